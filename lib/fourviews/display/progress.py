@@ -1,0 +1,90 @@
+"""Progress bars for what takes longer than a second, silent everywhere else."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tqdm.auto import tqdm as _auto_tqdm
+from tqdm.std import tqdm as _plain_tqdm
+
+# Shorter work is over before a bar could be read.
+_SECONDS_BEFORE_SHOWN = 1.0
+_OFF = {"0", "false", "no", "off"}
+
+
+def progress_enabled(enabled: bool | None = None) -> bool:
+    """Whether a bar may appear.
+
+    An explicit ``True`` or ``False`` wins. ``None`` asks the environment: ``FOURVIEWS_PROGRESS=0``
+    switches every bar off, and so does ``FOURVIEWS_BOOK_BUILD=1``, because a bar that is
+    frozen into a built page says nothing and differs from run to run.
+    """
+    if enabled is not None:
+        return bool(enabled)
+    if os.environ.get("FOURVIEWS_BOOK_BUILD", "").strip().lower() not in {"", *_OFF}:
+        return False
+    return os.environ.get("FOURVIEWS_PROGRESS", "").strip().lower() not in _OFF
+
+
+def progress(
+    iterable: Iterable[Any] | None = None,
+    *,
+    total: int | None = None,
+    label: str = "",
+    enabled: bool | None = None,
+):
+    """Wrap an iterable, or count to ``total`` by hand, with a bar that appears after one second.
+
+    Parameters
+    ----------
+    iterable
+        What to loop over. Leave it out to call ``update`` yourself.
+    total
+        Number of steps; taken from ``len(iterable)`` where that exists.
+    label
+        Short text in front of the bar.
+    enabled
+        ``False`` hides the bar, ``True`` shows it whatever the environment says,
+        ``None`` follows :func:`progress_enabled`.
+
+    Returns
+    -------
+    tqdm
+        Iterable and context manager with ``update(n)``, ``set_postfix_str(text)`` and ``close()``.
+        All of them also work, and print nothing, when the bar is off.
+
+    Raises
+    ------
+    ValueError
+        If ``total`` is negative, or ``iterable`` cannot be iterated over.
+
+    Examples
+    --------
+    >>> with progress(total=3, label="steps", enabled=False) as bar:
+    ...     for _ in range(3):
+    ...         _ = bar.update(1)
+    >>> bar.n
+    0
+    """
+    if total is not None and total < 0:
+        raise ValueError(f"total is {total}; it needs to be 0 or more")
+    if iterable is not None and not hasattr(iterable, "__iter__"):
+        raise ValueError(
+            f"iterable is of type {type(iterable).__name__}; it needs to be something to loop over"
+            " (give a number of steps as total=…)"
+        )
+    shown = progress_enabled(enabled)
+    # The automatic class draws notebook widgets when it can; building one for a hidden bar would
+    # still ask for ipywidgets, so hidden bars are plain ones.
+    bar = _auto_tqdm if shown else _plain_tqdm
+    return bar(
+        iterable,
+        total=total,
+        desc=label or None,
+        disable=not shown,
+        delay=_SECONDS_BEFORE_SHOWN,
+        leave=False,
+        dynamic_ncols=True,
+    )
