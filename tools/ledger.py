@@ -26,12 +26,13 @@ import argparse
 import ast
 import re
 import sys
-import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import lesson_source
+import settings
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,6 +171,8 @@ class Row:
 
 # --- the register -----------------------------------------------------------------------
 
+_Report = Callable[[int, str], None]
+
 _TOP_KEYS = ("sources", "claims")
 _SOURCE_KEYS = ("key", "heading")
 _CLAIM_KEYS = ("id", "title", "statement", "source", "place")
@@ -204,7 +207,7 @@ def load_register(path: Path | str) -> list[Claim]:
     problems: list[str] = []
 
     def report(line: int, text: str) -> None:
-        problems.append(f"{_show(path)}:{line}: {text}")
+        problems.append(_at(path, line, text))
 
     if root is None:
         raise LedgerError([f"{_show(path)}:1: the register is empty"])
@@ -242,11 +245,9 @@ def load_register(path: Path | str) -> list[Claim]:
             report(line, f"id {id_}: no source has the prefix {id_[:3]!r}")
             continue
         if texts["source"] != source.key:
-            report(line, f"id {id_}: source is {texts['source']!r}, but {id_[:3]} rows come from {source.key!r}")
+            report(line, f"id {id_}: source is {texts['source']!r}, not {source.key!r}")
             continue
-        claims.append(
-            Claim(id_, texts["title"], texts["statement"], texts["source"], texts["place"], line, source.heading)
-        )
+        claims.append(Claim(**texts, line=line, heading=source.heading))
     if problems:
         raise LedgerError(problems)
     if not claims:
@@ -258,7 +259,7 @@ def _line(node: yaml.Node) -> int:
     return node.start_mark.line + 1
 
 
-def _pairs(node: yaml.Node, what: str, report) -> list[tuple[str, yaml.Node]]:
+def _pairs(node: yaml.Node, what: str, report: _Report) -> list[tuple[str, yaml.Node]]:
     """The entries of a mapping; repeated keys are reported, since YAML would drop one silently."""
     if not isinstance(node, yaml.MappingNode):
         report(_line(node), f"{what} must be a mapping")
@@ -273,7 +274,9 @@ def _pairs(node: yaml.Node, what: str, report) -> list[tuple[str, yaml.Node]]:
     return list(entries.items())
 
 
-def _mapping(node: yaml.Node, keys: Sequence[str], what: str, report) -> dict[str, yaml.Node]:
+def _mapping(
+    node: yaml.Node, keys: Sequence[str], what: str, report: _Report
+) -> dict[str, yaml.Node]:
     entries = dict(_pairs(node, what, report))
     for key, value in entries.items():
         if key not in keys:
@@ -285,7 +288,7 @@ def _mapping(node: yaml.Node, keys: Sequence[str], what: str, report) -> dict[st
     return {key: value for key, value in entries.items() if key in keys}
 
 
-def _text(node: yaml.Node, name: str, report) -> str:
+def _text(node: yaml.Node, name: str, report: _Report) -> str:
     if not isinstance(node, yaml.ScalarNode) or not node.value.strip():
         report(_line(node), f"{name} must be a text that is not empty")
         return ""
@@ -328,7 +331,9 @@ def check_claim_marker(
     id_, part = parse_reference(args[0], ids)
     verdict = kwargs["verdict"]
     if verdict not in VERDICTS:
-        raise ValueError(f"unknown verdict {verdict!r} for {args[0]}; known are {', '.join(VERDICTS)}")
+        raise ValueError(
+            f"unknown verdict {verdict!r} for {args[0]}; known are {', '.join(VERDICTS)}"
+        )
     return id_, part, str(verdict)
 
 
@@ -394,75 +399,82 @@ def _scan_test(
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except SyntaxError as error:
-        problems.append(f"{_show(path)}:{error.lineno or 1}: not valid Python: {error.msg}")
+        problems.append(_at(path, error.lineno or 1, f"not valid Python: {error.msg}"))
         return
-    runs_here = path.name.startswith("test_") or path.name.endswith("_test.py")
-
-    def report(node: ast.AST, text: str) -> None:
-        problems.append(f"{_show(path)}:{node.lineno}: {text}")
-
     seen: set[ast.AST] = set()
-
-    def take(expression: ast.AST, name: str, line: int, runs: bool) -> None:
-        """Record every marker inside a decorator or a ``pytestmark`` value."""
-        for node in ast.walk(expression):
+    for place in _places(
+        tree.body, "", path.name.startswith("test_") or path.stem.endswith("_test")
+    ):
+        markers = [n for n in ast.walk(place.expression) if _marker_kind(n)]
+        seen.update(markers)
+        calls = {n.func: n for n in ast.walk(place.expression) if isinstance(n, ast.Call)}
+        for node in markers:
             kind = _marker_kind(node)
-            if kind is None:
-                continue
-            seen.add(node)
-            call = next((c for c in ast.walk(expression) if isinstance(c, ast.Call) and c.func is node), None)
-            if call is None:
-                report(node, f"the {kind} marker needs an id")
-                continue
-            if not (runs and runs_here):
-                report(node, f"the {kind} marker stands on {name}, which pytest does not run as a test")
-                continue
             try:
-                args = [ast.literal_eval(a) for a in call.args]
-                kwargs = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-                if len(kwargs) != len(call.keywords):
-                    raise ValueError
-            except ValueError:
-                report(node, f"the {kind} marker takes literal strings, so that it can be read without running")
-                continue
-            try:
+                if not place.runs:
+                    raise ValueError(
+                        f"{place.name} is not run by pytest, so its {kind} proves nothing"
+                    )
+                if place.never:
+                    raise ValueError(
+                        f"{place.name} is marked {place.never}: evidence must run and pass"
+                    )
+                if node not in calls:
+                    raise ValueError(f"the {kind} marker needs an id")
+                args, kwargs = _literal_arguments(calls[node])
                 if kind == "claim":
                     id_, part, verdict = check_claim_marker(args, kwargs, ids)
-                    evidence.append(Evidence(id_, part, verdict, path, line, name))
+                    evidence.append(Evidence(id_, part, verdict, path, place.line, place.name))
                 else:
                     id_, part = check_mutation_marker(args, kwargs, ids)
-                    mutations.append(Mutation(id_, part, path, line, name))
+                    mutations.append(Mutation(id_, part, path, place.line, place.name))
             except ValueError as error:
-                report(node, str(error))
-
-    def visit(body: Iterable[ast.stmt], prefix: str, runs: bool) -> None:
-        for node in body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                is_class = isinstance(node, ast.ClassDef)
-                collected = runs and node.name.startswith("Test" if is_class else "test")
-                name = f"{prefix}::{node.name}" if prefix else node.name
-                marked = False
-                for decorator in node.decorator_list:
-                    if any(_marker_kind(n) for n in ast.walk(decorator)):
-                        marked = True
-                        take(decorator, name, node.lineno, collected)
-                if marked:
-                    for decorator in node.decorator_list:
-                        never = _mark_name(decorator)
-                        if never in ("skip", "xfail"):
-                            report(decorator, f"{name} carries a claim or mutation and {never}: evidence must run and pass")
-                if is_class:
-                    visit(node.body, name, collected)
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in targets):
-                    take(node.value, prefix, node.lineno, runs)
-
-    visit(tree.body, "", True)
+                problems.append(_at(path, node.lineno, str(error)))
     for node in ast.walk(tree):
         kind = _marker_kind(node)
         if kind and node not in seen:
-            report(node, f"the {kind} marker must be a decorator of a test or stand in pytestmark")
+            text = f"the {kind} marker must be a decorator of a test or stand in pytestmark"
+            problems.append(_at(path, node.lineno, text))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An expression that may hold markers: a decorator, or what ``pytestmark`` is set to."""
+
+    expression: ast.expr
+    name: str
+    line: int
+    runs: bool
+    never: str | None = None
+
+
+def _places(body: Iterable[ast.stmt], prefix: str, runs: bool) -> Iterator[_Place]:
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            is_class = isinstance(node, ast.ClassDef)
+            collected = runs and node.name.startswith("Test" if is_class else "test")
+            name = f"{prefix}::{node.name}" if prefix else node.name
+            marks = [_mark_name(decorator) for decorator in node.decorator_list]
+            never = next((mark for mark in marks if mark in ("skip", "xfail")), None)
+            for decorator in node.decorator_list:
+                yield _Place(decorator, name, node.lineno, collected, never)
+            if is_class:
+                yield from _places(node.body, name, collected)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(isinstance(t, ast.Name) and t.id == "pytestmark" for t in targets):
+                yield _Place(node.value, prefix, node.lineno, runs)
+
+
+def _literal_arguments(call: ast.Call) -> tuple[list[object], dict[str, object]]:
+    """The arguments of a marker, which must be readable without running the test."""
+    try:
+        if any(keyword.arg is None for keyword in call.keywords):
+            raise ValueError
+        args = [ast.literal_eval(argument) for argument in call.args]
+        return args, {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+    except ValueError as error:
+        raise ValueError("a marker takes literal strings, to be read without running") from error
 
 
 def _mark_name(node: ast.AST) -> str | None:
@@ -486,66 +498,28 @@ def _marker_kind(node: ast.AST) -> str | None:
     return None
 
 
-_FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|~{3,}|:{3,})\s*(?P<info>.*)$")
-_DIRECTIVE = re.compile(r"^\{(?P<name>[^}]+)\}")
-_LABEL_OPTION = re.compile(r"^\s*:?label:\s*(?P<label>\S+)\s*$")
-
-
-def _scan_lesson(path: Path, ids: Collection[str], labels: list[Label], problems: list[str]) -> None:
-    by_length = sorted(ids, key=len, reverse=True)
-    open_fences: list[tuple[str, int, bool]] = []  # character, length, literal content
-    in_solution = False
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, text in enumerate(lines, start=1):
-        match = _FENCE.match(text)
-        if not match:
+def _scan_lesson(
+    path: Path, ids: Collection[str], labels: list[Label], problems: list[str]
+) -> None:
+    try:
+        lesson = lesson_source.read(path, _show(path))
+    except lesson_source.SourceError as error:
+        problems.append(str(error))
+        return
+    for block in lesson_source.walk(lesson.blocks):
+        if not (isinstance(block, lesson_source.Directive) and block.name.startswith("prf:")):
             continue
-        character, length, info = match["fence"][0], len(match["fence"]), match["info"].strip()
-        if open_fences and not info:
-            top_character, top_length, _ = open_fences[-1]
-            if character == top_character and length >= top_length:
-                open_fences.pop()
-                continue
-        if open_fences and open_fences[-1][2]:
-            continue  # text inside a code block, whatever it looks like
-        directive = _DIRECTIVE.match(info)
-        name = directive["name"].strip() if directive else ""
-        if name == "solution-start":
-            in_solution = True
-        elif name == "solution-end":
-            in_solution = False
-        literal = not name or name in ("code-cell", "code", "code-block", "math", "raw", "literalinclude")
-        open_fences.append((character, length, literal))
-        if not name.startswith("prf:"):
+        label = block.options.get("label", "")
+        if not _CLAIM_LIKE_LABEL.match(label):
             continue
-        label, line = _directive_label(lines, number)
-        if label is None or not _CLAIM_LIKE_LABEL.match(label):
-            continue
-        id_ = next((i for i in by_length if label == i or label.startswith(f"{i}-")), None)
+        # «lml-10-repaired» belongs to lml-10 and not to lml-1: the hyphen decides.
+        id_ = next((i for i in ids if label == i or label.startswith(f"{i}-")), None)
         if id_ is None:
-            problems.append(f"{_show(path)}:{line}: label {label!r} looks like a claim's, but no claim has that id")
-        elif in_solution:
-            problems.append(f"{_show(path)}:{line}: {label!r} states a claim inside a solution, which readers may not see")
+            text = f"label {label!r} looks like a claim's, but no claim has that id"
+            problems.append(_at(path, block.line, text))
         else:
-            labels.append(Label(id_, label, name.removeprefix("prf:"), path, line))
-
-
-def _directive_label(lines: Sequence[str], opening: int) -> tuple[str | None, int]:
-    """The label option of the directive that opens in line ``opening`` (counted from 1)."""
-    block = False
-    for index in range(opening, len(lines)):
-        text = lines[index].strip()
-        if text == "---":
-            if block:
-                break
-            block = True
-            continue
-        if not block and not text.startswith(":"):
-            break
-        match = _LABEL_OPTION.match(text)
-        if match:
-            return match["label"], index + 1
-    return None, opening
+            kind = block.name.removeprefix("prf:")
+            labels.append(Label(id_, label, kind, path, block.line))
 
 
 def validate(claims: Sequence[Claim], collected: Collected) -> list[Row]:
@@ -564,34 +538,30 @@ def validate(claims: Sequence[Claim], collected: Collected) -> list[Row]:
     """
     rows = {claim.id: Row(claim) for claim in claims}
     problems: list[str] = []
+
+    def report(where: Evidence | Mutation | Label, text: str) -> None:
+        problems.append(_at(where.file, where.line, text))
+
     first: dict[tuple[str, str | None], Evidence] = {}
     for item in collected.evidence:
+        rows[item.id].evidence.append(item)
         earlier = first.setdefault((item.id, item.part), item)
         if earlier.verdict != item.verdict:
-            reference = item.id + (f"/{item.part}" if item.part else "")
-            problems.append(
-                f"{_show(item.file)}:{item.line}: {reference} is {item.verdict!r} here, "
-                f"but {earlier.verdict!r} in {_show(earlier.file)}:{earlier.line}"
-            )
-        rows[item.id].evidence.append(item)
+            reference = f"{item.id}/{item.part}" if item.part else item.id
+            there = _at(earlier.file, earlier.line, repr(earlier.verdict))
+            report(item, f"{reference} is {item.verdict!r} here, but {there}")
     for mutation in collected.mutations:
         rows[mutation.id].mutations.append(mutation)
         if not rows[mutation.id].evidence:
-            problems.append(
-                f"{_show(mutation.file)}:{mutation.line}: a mutation of {mutation.id}, for which no test has a verdict"
-            )
+            report(mutation, f"a mutation of {mutation.id}, for which no test has a verdict")
     places: dict[str, Label] = {}
     for label in collected.labels:
-        if label.label in places:
-            other = places[label.label]
-            problems.append(
-                f"{_show(label.file)}:{label.line}: label {label.label!r} already stands in {_show(other.file)}:{other.line}"
-            )
-            continue
-        places[label.label] = label
         rows[label.id].labels.append(label)
+        earlier = places.setdefault(label.label, label)
+        if earlier is not label:
+            report(label, _at(earlier.file, earlier.line, f"label {label.label!r} stands here too"))
         if not rows[label.id].evidence:
-            problems.append(f"{_show(label.file)}:{label.line}: the lesson states {label.id}, but no test covers it")
+            report(label, f"the lesson states {label.id}, but no test covers it")
     if problems:
         raise LedgerError(problems)
     return list(rows.values())
@@ -634,44 +604,41 @@ def write_ledger(
         See `load_register`, `collect_evidence` and `validate`.
     """
     root, target = Path(root), Path(target_dir)
-    text = render(read_all(root), root=root, address=_test_address(root), lessons=lessons)
+    where = settings.load(root)
+    address = f"{where.repository}/blob/{where.tag}" if where.repository else None
+    text = render(read_all(root), root=root, address=address, lessons=lessons)
     target.mkdir(parents=True, exist_ok=True)
     path = target / "ledger.md"
     path.write_text(text, encoding="utf-8", newline="\n")
     return path
 
 
-def _test_address(root: Path) -> str | None:
-    """Where the repository shows its files, or None while it has no address."""
-    settings = root / "pyproject.toml"
-    if not settings.is_file():
-        return None
-    tool = tomllib.loads(settings.read_text(encoding="utf-8")).get("tool", {}).get("fourviews", {})
-    repository = str(tool.get("repository") or "").rstrip("/")
-    tag = str(tool.get("release_tag") or tool.get("tag") or "main")
-    return f"{repository}/blob/{tag}" if repository else None
+_PREFACE = [
+    "# Ledger of claims",
+    "",
+    "Each row below is something that one of the sources states, in our own words. A test in",
+    "the repository decides what becomes of it, and this page is written anew from those tests",
+    "at every build: a verdict stands here only while its test exists. A row that no test has",
+    "taken up reads «open». A row with several parts shows a verdict for each and leads with",
+    "the most severe, in the order of this list:",
+    "",
+    *(f"- **{verdict}**: {MEANING[verdict]}" for verdict in (*VERDICTS, OPEN)),
+    "",
+    "A *mutation* is the same check run on a claim that was altered on purpose, by a constant, a",
+    "sign or a transpose. It has to fail, or the check would prove nothing.",
+    "",
+]
 
 
 def render(
-    rows: Sequence[Row], *, root: Path, address: str | None = None, lessons: Collection[str] | None = None
+    rows: Sequence[Row],
+    *,
+    root: Path,
+    address: str | None = None,
+    lessons: Collection[str] | None = None,
 ) -> str:
     """The ledger as a MyST page."""
-    out = [
-        "# Ledger of claims",
-        "",
-        "Each row below is something that one of the sources states, in our own words. A test in the",
-        "repository decides what becomes of it, and this page is written anew from those tests",
-        "at every build: a verdict stands here only while its test exists. A row that no test has",
-        "taken up reads «open». Where a row has several parts, each has its own verdict, and the row leads",
-        "with the most severe: the list below is in that order.",
-        "",
-        *(f"- **{verdict}**: {MEANING[verdict]}" for verdict in (*VERDICTS, OPEN)),
-        "",
-        "A *mutation* is the same check run on a claim that was altered on purpose, by a constant, a sign or a",
-        "transpose. It has to fail, or the check would prove nothing.",
-        "",
-        *_summary(rows),
-    ]
+    out = [*_PREFACE, *_summary(rows)]
     heading = None
     for row in rows:
         if row.claim.heading != heading:
@@ -694,25 +661,37 @@ def _summary(rows: Sequence[Row]) -> list[str]:
     return [*out, ""]
 
 
-def _block(row: Row, *, root: Path, address: str | None, lessons: Collection[str] | None) -> list[str]:
+def _block(
+    row: Row, *, root: Path, address: str | None, lessons: Collection[str] | None
+) -> list[str]:
     claim = row.claim
     title = f"{claim.id} · {claim.title} · {row.verdict}"
     # Open rows are folded: they are many, and the page should first show what is settled.
     if row.verdict == OPEN:
         opening = [f"````{{dropdown}} {title}", f":name: claim-{claim.id}"]
     else:
-        opening = [f"````{{admonition}} {title}", f":class: {_BOX[row.verdict]}", f":name: claim-{claim.id}"]
-    out = [*opening, "", claim.statement, "", f"- **Place:** {{cite:t}}`{claim.source}`, {claim.place}"]
+        opening = [
+            f"````{{admonition}} {title}",
+            f":class: {_BOX[row.verdict]}",
+            f":name: claim-{claim.id}",
+        ]
+    out = [
+        *opening,
+        "",
+        claim.statement,
+        "",
+        f"- **Place:** {{cite:t}}`{claim.source}`, {claim.place}",
+    ]
     if row.verdict == OPEN:
         out.append("- **Verdict:** open")
     for part, verdict in row.verdicts.items():
         name = f" (*{part.replace('-', ' ')}*)" if part else ""
         out.append(f"- **Verdict**{name}: {verdict}")
-    shown = [
-        label for label in row.labels if lessons is None or label.file.stem in lessons
-    ]
+    shown = [label for label in row.labels if lessons is None or label.file.stem in lessons]
     if shown:
-        out.append("- **In the book:** " + ", ".join(f"{{prf:ref}}`{label.label}`" for label in shown))
+        out.append(
+            "- **In the book:** " + ", ".join(f"{{prf:ref}}`{label.label}`" for label in shown)
+        )
     tests = list(dict.fromkeys((e.file, e.name, e.line) for e in row.evidence))
     if tests:
         out.append("- **Tests:**")
@@ -727,8 +706,12 @@ def _test_link(root: Path, address: str | None, file: Path, name: str, line: int
     return f"[{text}]({address}/{relative}#L{line})" if address else text
 
 
+def _at(path: Path, line: int, text: str) -> str:
+    return f"{_show(path)}:{line}: {text}"
+
+
 def _show(path: Path) -> str:
-    """The path relative to the checkout where possible: messages should not depend on where it lies."""
+    """The path inside the checkout, so that messages don't depend on where the checkout lies."""
     try:
         return path.resolve().relative_to(ROOT).as_posix()
     except ValueError:
@@ -737,7 +720,9 @@ def _show(path: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command line."""
-    parser = argparse.ArgumentParser(description="Check the register of claims or write the ledger page.")
+    parser = argparse.ArgumentParser(
+        description="Check the register of claims or write the ledger page."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("check", help="read register, tests and lessons; print the counts")
     write = commands.add_parser("write", help="write ledger.md into a folder")
