@@ -620,9 +620,10 @@ _PREFACE = [
     "the repository decides what becomes of it, and this page is written anew from those tests",
     "at every build: a verdict stands here only while its test exists. A row that no test has",
     "taken up reads «open». A row with several parts shows a verdict for each and leads with",
-    "the most severe, in the order of this list:",
+    "the most severe, in the order of this list.",
     "",
-    *(f"- **{verdict}**: {MEANING[verdict]}" for verdict in (*VERDICTS, OPEN)),
+]
+_MUTATIONS = [
     "",
     "A *mutation* is the same check run on a claim that was altered on purpose, by a constant, a",
     "sign or a transpose. It has to fail, or the check would prove nothing.",
@@ -649,13 +650,12 @@ def render(
 
 
 def _summary(rows: Sequence[Row]) -> list[str]:
-    counts = {verdict: sum(row.verdict == verdict for row in rows) for verdict in (*VERDICTS, OPEN)}
-    out = ["| Verdict | Rows |", "|:--|--:|"]
-    out += [f"| {verdict} | {count} |" for verdict, count in counts.items()]
-    out += [f"| **all** | **{len(rows)}** |", ""]
-    out += ["| Source | Rows | Open |", "|:--|--:|--:|"]
-    headings = list(dict.fromkeys(row.claim.heading for row in rows))
-    for heading in headings:
+    out = []
+    for verdict in (*VERDICTS, OPEN):
+        count = sum(row.verdict == verdict for row in rows)
+        out.append(f"- **{verdict}** ({count} of {len(rows)}): {MEANING[verdict]}")
+    out += [*_MUTATIONS, "| Source | Rows | Open |", "|:--|--:|--:|"]
+    for heading in dict.fromkeys(row.claim.heading for row in rows):
         group = [row for row in rows if row.claim.heading == heading]
         out.append(f"| {heading} | {len(group)} | {sum(row.verdict == OPEN for row in group)} |")
     return [*out, ""]

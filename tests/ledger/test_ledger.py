@@ -426,7 +426,8 @@ def test_page_shows_verdicts_tests_and_open_rows(tree):
     assert "**Mutations that fail as they must:** 1" in text
     assert "lml-1 · the layer · open" in text and "lml-10 · exactly k · open" in text
     assert "{cite:t}`amos2019`, Abstract" in text
-    assert "| corrected | 1 |" in text and "| open | 2 |" in text and "| **all** | **3** |" in text
+    assert "**corrected** (1 of 3)" in text and "**open** (2 of 3)" in text
+    assert "| Convex duality | 1 | 0 |" in text and "| Projection | 2 | 2 |" in text
 
 
 def test_page_is_the_same_on_every_run(tree):
