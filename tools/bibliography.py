@@ -1,0 +1,53 @@
+"""Citations for notebooks: short author-year forms, and a reference list in plain Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from pybtex.database import Entry, parse_file
+from pybtex.plugin import find_plugin
+
+
+class Bibliography:
+    def __init__(self, path: Path):
+        self.path = path
+        self.data = parse_file(str(path), bib_format="bibtex")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.data.entries
+
+    def _authors(self, key: str) -> str:
+        entry: Entry = self.data.entries[key]
+        people = entry.persons.get("author") or entry.persons.get("editor") or []
+        names = [_plain(" ".join(person.prelast_names + person.last_names)) for person in people]
+        if not names:
+            return _plain(entry.fields["title"])
+        if len(names) > 2:
+            return f"{names[0]} et al."
+        return " and ".join(names)
+
+    def textual(self, keys: Sequence[str]) -> str:
+        """`Cover (1965)`."""
+        forms = [f"{self._authors(key)} ({self.data.entries[key].fields['year']})" for key in keys]
+        return ", ".join(forms)
+
+    def parenthetical(self, keys: Sequence[str]) -> str:
+        """`(Cover, 1965)`."""
+        forms = [f"{self._authors(key)}, {self.data.entries[key].fields['year']}" for key in keys]
+        return "(" + "; ".join(forms) + ")"
+
+    def reference_list(self, keys: set[str]) -> list[str]:
+        """One Markdown item a work, in the order of authors."""
+        style = find_plugin("pybtex.style.formatting", "plain")()
+        backend = find_plugin("pybtex.backends", "markdown")()
+        formatted = style.format_bibliography(self.data, sorted(keys))
+        items = [re.sub(r"\s+", " ", entry.text.render(backend)) for entry in formatted]
+        return [f"- {item.strip()}" for item in items]
+
+
+def _plain(text: str) -> str:
+    from pybtex.richtext import Text
+
+    return str(Text.from_latex(text))

@@ -1,0 +1,130 @@
+"""Derive the tree that Sphinx builds: MyST pages of the student edition, and what lies around them.
+
+What is secret (graded solutions) is cut out here, before Sphinx sees anything. All else stays as
+it is, line for line, so that a warning about line 120 of a page means line 120 of the lesson.
+Files are rewritten only when their content changes, so that Sphinx re-reads only those.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import yaml
+
+import settings as project
+from ledger import write_ledger
+from lesson_source import Exercise, Lesson, Solution
+from library_imports import Library, fingerprint
+from numbering import Book, read_book
+from settings import ROOT, Settings
+
+
+def page(lesson: Lesson, kernel_hash: str) -> str:
+    """The MyST page of one lesson; `kernel_hash` decides when its stored outputs still hold."""
+    lines: list[str] = list(lesson.lines)
+    modes = {exercise.label: exercise.mode for exercise in lesson.exercises()}
+
+    def replace(first: int, last: int, new: list[str]) -> None:
+        """Put `new` in place of lines `first` to `last`, counted from 1, as many as there were."""
+        count = last - first + 1
+        if len(new) > count:
+            new = [*new[: count - 1], "\n".join(new[count - 1 :])]
+        lines[first - 1 : last] = new + [""] * (count - len(new))
+
+    front = {
+        "kernelspec": {
+            "display_name": "Python 3",
+            "fourviews_hash": kernel_hash,
+            "language": "python",
+            "name": "python3",
+        },
+        "jupytext": {"text_representation": {"extension": ".md", "format_name": "myst"}},
+    }
+    head = [f"{key}: {json.dumps(value)}" for key, value in front.items()]
+    replace(1, lesson.front_matter_lines, ["---", *head, "---"])
+    for block in lesson.blocks:
+        if isinstance(block, Exercise):
+            effort = f"kind-{block.kind} minutes-{block.minutes} points-{block.points}"
+            gate = [f"```{{exercise-start}} {block.title}", f":label: {block.label}"]
+            replace(*block.start, [*gate, f":class: {effort}", "```"])
+        elif isinstance(block, Solution) and modes[block.label] == "practice":
+            # Folded: the reader decides when to look.
+            gate = [f"```{{solution-start}} {block.label}", ":class: dropdown", "```"]
+            replace(*block.start, gate)
+        elif isinstance(block, Solution):
+            replace(block.line, block.last, [])
+    return "\n".join(lines)
+
+
+def book_config(root: Path, settings: Settings, cache: Path) -> str:
+    """`_config.yml` with addresses, cache and paths filled in."""
+    config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
+    config["execute"]["cache"] = str(cache)
+    if settings.repository:
+        config["repository"] = {
+            "url": settings.repository,
+            "branch": settings.tag,
+            "path_to_book": "book",
+        }
+        config["html"]["use_repository_button"] = True
+        if settings.github_path:
+            config["launch_buttons"] = {
+                "notebook_interface": "jupyterlab",
+                "binderhub_url": "https://mybinder.org",
+                "colab_url": "https://colab.research.google.com",
+            }
+    if settings.pages:
+        config["html"]["baseurl"] = settings.pages
+    return yaml.safe_dump(config, sort_keys=True)
+
+
+def derive(
+    target: Path,
+    *,
+    root: Path = ROOT,
+    settings: Settings | None = None,
+    cache: Path | None = None,
+) -> Book:
+    """Write the student edition's tree into `target` and remove what no longer belongs there."""
+    settings = settings or project.load(root)
+    book = read_book(root)
+    library = Library(root)
+    keep: set[Path] = set()
+
+    def put(relative: str, content: bytes) -> None:
+        path = target / relative
+        keep.add(path)
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    for path in sorted((root / "book").rglob("*")):
+        if path.is_file() and path.suffix != ".ipynb" and path.name != "claims.yml":
+            put(path.relative_to(root / "book").as_posix(), path.read_bytes())
+    for name, lesson in book.lessons.items():
+        sources = [cell.source for cell in lesson.cells(solutions="practice")]
+        kernel_hash = fingerprint(sources, root, library)
+        put(f"{name}.md", page(lesson, kernel_hash).encode())
+        # The theme links Colab and Binder to NAME.ipynb if such a file lies beside NAME.md.
+        put(f"{name}.ipynb", b"")
+    cache = cache or target.parents[1] / ".jupyter_cache"
+    put("_config.yml", book_config(root, settings, cache.resolve()).encode())
+    if "ledger" in book.pages:
+        # Written aside first: a new file with the old content would be read again by Sphinx.
+        aside = target.parent / f".ledger-{os.getpid()}"
+        aside.mkdir(parents=True, exist_ok=True)
+        try:
+            write_ledger(aside, root=root, lessons=list(book.lessons))
+            put("ledger.md", (aside / "ledger.md").read_bytes())
+        finally:
+            shutil.rmtree(aside)
+    for path in sorted(target.rglob("*"), reverse=True):
+        if path.is_file() and path not in keep:
+            path.unlink()
+        elif path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+    return book
+

@@ -1,0 +1,207 @@
+"""Run lessons in fresh kernels, several at a time, and store their outputs for Sphinx.
+
+Sphinx finds outputs in the cache by the page's code and the hash in its front matter, which covers
+the lock and the library files that the lesson imports (see `library_imports`). So a lesson runs
+again exactly when one of these has changed. A failing cell, a lesson over its budget of CPU time
+and one over the memory limit are errors that name the file and the cell.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import nbformat
+import psutil
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+from lesson_source import Lesson
+
+MEMORY_BYTES = 2_000_000_000
+CELL_TIMEOUT_SECONDS = 600  # far above any budget: a hung cell ends, a slow one gets its message
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one lesson."""
+
+    name: str
+    cpu_seconds: float
+    memory_bytes: int
+    wall_seconds: float
+    error: str | None = None
+    cached: bool = False
+
+
+def page_notebook(page: Path) -> nbformat.NotebookNode:
+    """The notebook that MyST-NB makes of a derived page, so that both look up the same key."""
+    from myst_nb.core.read import myst_nb_reader_plugin
+
+    return myst_nb_reader_plugin(str(page))
+
+
+class _Meter(threading.Thread):
+    """Follows a kernel and its children: most memory so far, CPU time."""
+
+    def __init__(self, pid: int):
+        super().__init__(daemon=True)
+        self.process = psutil.Process(pid)
+        self.memory = 0
+        self.started_at = self.cpu()
+        self.done = threading.Event()
+
+    def family(self) -> list[psutil.Process]:
+        try:
+            return [self.process, *self.process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def cpu(self) -> float:
+        seconds = 0.0
+        for process in self.family():
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            seconds += times.user + times.system
+            if process == self.process:  # children that have ended already
+                seconds += times.children_user + times.children_system
+        return seconds
+
+    def run(self) -> None:
+        while not self.done.wait(0.05):
+            memory = 0
+            for process in self.family():
+                try:
+                    memory += process.memory_info().rss
+                except psutil.NoSuchProcess:
+                    continue
+            self.memory = max(self.memory, memory)
+
+
+def _environment() -> dict[str, str]:
+    """One thread a kernel: lessons already fill the cores, and sums come out alike everywhere."""
+    threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {**os.environ, **dict.fromkeys(threads, "1"), "FOURVIEWS_BOOK_BUILD": "1"}
+
+
+def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
+    """Run one page in a fresh kernel; stores the outputs if no cell failed."""
+    notebook = page_notebook(page)
+    started = time.perf_counter()
+    meter: _Meter | None = None
+    error: str | None = None
+    environment = _environment()
+    paths = [str(library), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_TIMEOUT_SECONDS,
+        kernel_name="python3",
+        record_timing=False,
+        skip_cells_with_tag="skip-execution",
+    )
+    client.reset_execution_trackers()
+    with tempfile.TemporaryDirectory(prefix="lesson-") as folder:
+        client.resources = {"metadata": {"path": folder}}
+        with client.setup_kernel(env=environment):
+            meter = _Meter(client.km.provisioner.pid)
+            meter.start()
+            reply = client.wait_for_reply(client.kc.kernel_info())
+            notebook.metadata["language_info"] = reply["content"]["language_info"]
+            position = 0
+            for index, cell in enumerate(notebook.cells):
+                if cell.cell_type != "code":
+                    continue
+                position += 1
+                try:
+                    client.execute_cell(cell, index)
+                except CellExecutionError as failure:
+                    error = f"{position}:{failure.ename}: {failure.evalue}\n{failure.traceback}"
+                except CellTimeoutError:
+                    error = f"{position}:no end after {CELL_TIMEOUT_SECONDS} s"
+                except DeadKernelError:
+                    error = f"{position}:the kernel died"
+                if error:
+                    break
+            client.set_widgets_metadata()
+            cpu = meter.cpu() - meter.started_at
+            meter.done.set()
+            meter.join()
+    wall = time.perf_counter() - started
+    run = Run(name, cpu, meter.memory, wall, error)
+    if error is None:
+        data = {"execution_seconds": wall, "cpu_seconds": cpu, "memory_bytes": meter.memory}
+        bundle = CacheBundleIn(notebook, page.name, data=data)
+        get_cache(cache_path).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+    return run
+
+
+def _cached(name: str, page: Path, cache_path: Path) -> Run | None:
+    try:
+        data = get_cache(cache_path).match_cache_notebook(page_notebook(page)).data
+    except KeyError:
+        return None
+    if "cpu_seconds" not in data:
+        return None  # not stored by this module: its cost is unknown
+    return Run(
+        name, data["cpu_seconds"], data["memory_bytes"], data["execution_seconds"], cached=True
+    )
+
+
+def execute(lessons: Sequence[Lesson], pages: Path, cache_path: Path, library: Path) -> list[Run]:
+    """Outputs of all `lessons` in the cache, run where they are missing; errors say where."""
+    cache_path.mkdir(parents=True, exist_ok=True)
+    get_cache(cache_path).db  # made once, before several processes would each try to
+    runs: dict[str, Run] = {}
+    missing: list[Lesson] = []
+    for lesson in lessons:
+        run = _cached(lesson.name, pages / f"{lesson.name}.md", cache_path)
+        if run:
+            runs[lesson.name] = run
+        else:
+            missing.append(lesson)
+    # Long ones first, so that no core waits for a lab at the end.
+    missing.sort(key=lambda lesson: -lesson.budget_seconds)
+    if missing:
+        workers = min(len(missing), max(1, os.cpu_count() or 1), 4)
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            futures = [
+                pool.submit(_execute, lesson.name, pages / f"{lesson.name}.md", cache_path, library)
+                for lesson in missing
+            ]
+            for future in futures:
+                run = future.result()
+                runs[run.name] = run
+    return [_judge(lesson, runs[lesson.name]) for lesson in lessons]
+
+
+def _judge(lesson: Lesson, run: Run) -> Run:
+    """Turn a failure into a message that names file and cell; check the budget of a success."""
+    file = f"lessons_src/{lesson.path.name}"
+    error = None
+    if run.error:
+        position, _, reason = run.error.partition(":")
+        cell = lesson.cells(solutions="practice")[int(position) - 1]
+        error = f"{file}:{cell.source_line}: code cell {position} failed: {reason}"
+    elif run.cpu_seconds > lesson.budget_seconds:
+        error = (
+            f"{file}: took {run.cpu_seconds:.1f} CPU-seconds, "
+            f"its budget is {lesson.budget_seconds:g}"
+        )
+    elif run.memory_bytes > MEMORY_BYTES:
+        error = (
+            f"{file}: took {run.memory_bytes / 1e9:.2f} GB of memory, "
+            f"the limit is {MEMORY_BYTES / 1e9:.2f} GB"
+        )
+    return Run(run.name, run.cpu_seconds, run.memory_bytes, run.wall_seconds, error, run.cached)
