@@ -1,0 +1,58 @@
+# Everything a reader, author or teacher does goes through here. `make help` lists it.
+# The environment lives in .venv and is set up by itself on the first command that needs it.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+EXTRAS := lessons,data,convex-reference,book,test
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Kernels start from .venv, whatever else is installed for the user.
+export JUPYTER_PREFER_ENV_PATH = 1
+export PYTHONUTF8 = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book lesson serve test test-browser lint clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | \
+		while IFS="$$(printf '\t')" read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
+
+book: $(READY)  ## build the book: _build/html/index.html
+	@$(BIN)/python tools/build_book.py
+
+lesson: $(READY)  ## build one lesson: LESSON=convex_02_mlp
+	@test -n "$(LESSON)" || { echo "Say which: make lesson LESSON=convex_02_mlp"; exit 2; }
+	@$(BIN)/python tools/build_book.py --lesson "$(LESSON)"
+
+serve: $(READY)  ## show the built book at a local address
+	@test -f _build/html/index.html || { echo "There is no book yet: run make book first."; exit 2; }
+	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+test: $(READY)  ## run all tests that need no browser
+	@$(BIN)/python -m pytest -q -m "not browser and not site" $(PYTEST)
+
+test-browser: $(READY)  ## open the built book in Chromium and look at it
+	@$(BIN)/python tools/find_chromium.py
+	@test -f _build/html/index.html || $(BIN)/python tools/build_book.py
+	@$(BIN)/python -m pytest -q -m "browser or site" tests/book $(PYTEST)
+
+lint: $(READY)  ## check style, lessons, register and notebooks without running anything
+	@$(BIN)/ruff check .
+	@$(BIN)/python tools/ledger.py check
+	@$(BIN)/python tools/write_notebooks.py check
+
+clean:  ## remove what was built (not the environment)
+	rm -rf _build dist .pytest_cache .ruff_cache
+
+$(READY): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; set PYTHON=/path/to/python3."; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is older than Python 3.11; set PYTHON=/path/to/a/newer/python3."; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	@echo "Setting up $(VENV): about two minutes, 2 GB."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@

@@ -1,0 +1,136 @@
+"""Sphinx extension: what the book asks of its pages beyond what Jupyter Book does.
+
+- A picture without a text for those who cannot see it is a warning, so that the build fails.
+- The download button leads to the plain notebook, not to the executed page.
+- No script asks another site for anything, and none that is loaded fails.
+- Kind and duration of an exercise stand beside its title.
+- The numbers that Sphinx gave to labels are written out, so that a test can compare them with
+  those of the notebooks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+
+TEMPLATES = Path(__file__).parent / "templates"
+# Ids that extensions put on every theorem, proof and exercise: in a page they must be unique.
+_REPEATED_IDS = {"proof-content", "exercise-content", "solution-content", "proof"}
+
+
+def check_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Warn of pictures whose alternative text is missing or is but a file name."""
+    for node in doctree.findall(nodes.image):
+        _check_alt(node.get("alt"), node)
+    for node in doctree.findall(nodes.raw):
+        if node.get("format") == "html":
+            for tag in re.findall(r"<img\b[^>]*>", node.astext()):
+                alt = re.search(r"\balt\s*=\s*(\"([^\"]*)\"|'([^']*)')", tag)
+                _check_alt(alt and (alt.group(2) or alt.group(3)), node)
+
+
+def _check_alt(alt: str | None, node: nodes.Node) -> None:
+    if not alt or len(alt.split()) < 3 or re.search(r"\.(png|svg|jpe?g|gif|webp)$", alt.strip()):
+        logger.warning("picture without alternative text (alt is %r)", alt, location=node)
+
+
+def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Show an exercise's kind and duration; drop ids that stand on a page more than once."""
+    for node in doctree.findall(nodes.Element):
+        if node.get("ids"):
+            node["ids"] = [name for name in node["ids"] if name not in _REPEATED_IDS]
+    for node in doctree.findall(nodes.Element):
+        facts = dict(
+            name.split("-", 1)
+            for name in node.get("classes", [])
+            if name.startswith(("kind-", "minutes-"))
+        )
+        title = node.next_node(nodes.title) if facts else None
+        if title is not None and {"kind", "minutes"} <= facts.keys():
+            text = f" ({facts['kind']}, {facts['minutes']} min)"
+            title += nodes.inline("", text, classes=["exercise-effort"])
+
+
+def use_templates(app: Sphinx, config) -> None:
+    config.templates_path = [str(TEMPLATES), *config.templates_path]
+
+
+def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Last changes to what a page is made from: scripts, labels, download button."""
+    context["script_files"] = [
+        script
+        for script in context.get("script_files", [])
+        # Live code through a remote service is not offered, and its script fails where it is not.
+        if "thebe" not in str(getattr(script, "filename", script) or "").lower()
+        and "thebe" not in str(getattr(script, "attributes", {}).get("body", "")).lower()
+    ]
+    if context.get("body"):
+        # A name for screen readers that differs from the words on the button misleads them.
+        context["body"] = context["body"].replace(' aria-label="Toggle hidden content"', "")
+    notebook = Path(app.config.fourviews_notebooks) / f"{pagename}.ipynb"
+    if app.config.fourviews_notebooks and notebook.exists():
+        button = {
+            "type": "link",
+            "url": f"{context['pathto']('notebooks', 1)}/{pagename}.ipynb",
+            "text": "",
+            "icon": "fas fa-download",
+            "tooltip": "Download this lesson as a notebook",
+            "label": "download-notebook-button",
+        }
+        context["header_buttons"].insert(0, button)
+
+
+def finish_build(app: Sphinx, error: Exception | None) -> None:
+    if error or app.builder.format != "html":
+        return
+    out = Path(app.outdir)
+    shutil.rmtree(out / "_sources", ignore_errors=True)
+    if app.config.fourviews_notebooks:
+        shutil.rmtree(out / "notebooks", ignore_errors=True)
+        (out / "notebooks").mkdir()
+        for path in sorted(Path(app.config.fourviews_notebooks).glob("*.ipynb")):
+            shutil.copy(path, out / "notebooks" / path.name)
+    numbers = json.dumps(_numbers(app), indent=1, sort_keys=True, ensure_ascii=False)
+    (out.parent / "numbers.json").write_text(numbers + "\n", encoding="utf-8")
+
+
+def _numbers(app: Sphinx) -> dict[str, dict[str, str]]:
+    """Label to page, id and number, for everything that Sphinx numbered."""
+    found: dict[str, dict[str, str]] = {}
+
+    def number(page: str, node_id: str) -> str | None:
+        for ids in app.env.toc_fignumbers.get(page, {}).values():
+            if node_id in ids:
+                return ".".join(map(str, ids[node_id]))
+        return None
+
+    def add(label: str, page: str, node_id: str) -> None:
+        value = number(page, node_id)
+        if value:
+            found[label] = {"page": page, "id": node_id, "number": value}
+
+    for label, (page, node_id, *_) in app.env.get_domain("std").anonlabels.items():
+        add(label, page, node_id)
+    for label, (page, _) in app.env.get_domain("math").equations.items():
+        add(label, page, nodes.make_id(f"equation-{label}"))
+    for label, proof in getattr(app.env, "proof_list", {}).items():
+        add(label, proof["docname"], proof["ids"][0])
+    return found
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("fourviews_notebooks", "", "html")
+    app.connect("config-inited", use_templates)
+    app.connect("doctree-resolved", check_pictures)
+    app.connect("doctree-resolved", tidy_boxes, priority=900)
+    app.connect("html-page-context", finish_context, priority=900)
+    app.connect("build-finished", finish_build)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
