@@ -513,6 +513,18 @@ def test_formulas_of_the_register_are_closed(claims):
         ), claim.id
 
 
+def test_displayed_formulas_stand_apart(claims):
+    """Between lines of text, two dollar signs would end up inside the paragraph, as text."""
+    for claim in claims:
+        lines = ["", *claim.statement.split("\n"), ""]
+        borders = [i for i, line in enumerate(lines) if "$$" in line]
+        assert len(borders) % 2 == 0, claim.id
+        for first, last in zip(borders[::2], borders[1::2], strict=True):
+            assert lines[first] == lines[last] == "$$", claim.id
+            assert lines[first - 1] == lines[last + 1] == "", claim.id
+            assert all(lines[first + 1 : last]), claim.id
+
+
 def test_every_verdict_has_a_mutation():
     without = [row.claim.id for row in ledger.read_all(ROOT) if row.evidence and not row.mutations]
     assert not without, f"no mutation for {', '.join(without)}"
