@@ -1,0 +1,83 @@
+"""What README, changelog and plain pages say has to agree with what is there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+LESSONS = sorted(path.stem for path in (ROOT / "lessons_src").glob("*.md"))
+
+
+def _read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _makefile(variable):
+    return re.search(rf"^{variable} := (.+)$", _read("Makefile"), re.M).group(1)
+
+
+def test_commands_without_make_are_those_of_the_makefile():
+    readme = _read("README.md")
+    assert f'".[{_makefile("EXTRAS")}]"' in readme
+    for command in ("build_book.py", '-m pytest -q -m "not browser and not site"'):
+        assert command in _read("Makefile")
+        assert command in readme
+    assert "-m pip install -c constraints.txt -e" in readme
+
+
+def test_extras_named_in_texts_exist():
+    extras = tomllib.loads(_read("pyproject.toml"))["project"]["optional-dependencies"]
+    for name in ("README.md", "book/how_to_use.md"):
+        for named in re.findall(r"\.\[([\w,-]+)\]", _read(name)):
+            assert set(named.split(",")) <= set(extras), (name, named)
+
+
+@pytest.mark.parametrize("name", ["README.md", "book/index.md"])
+def test_lessons_named_are_those_that_exist(name):
+    parts = "foundations|convex|projection|unrolled|spline|convolution"
+    named = sorted(set(re.findall(rf"\b(?:{parts})_\d\d_\w+\b", _read(name))))
+    assert named == LESSONS
+
+
+def test_version_is_the_same_everywhere():
+    version = re.search(r'__version__ = "([^"]+)"', _read("lib/fourviews/__init__.py")).group(1)
+    assert yaml.safe_load(_read("CITATION.cff"))["version"] == version
+    assert (
+        re.search(r"^## \[(?:Unreleased\]: )?(\d[\w.]*)", _read("CHANGELOG.md"), re.M)[1] == version
+    )
+
+
+def test_files_that_the_readme_names_exist():
+    readme = _read("README.md")
+    for name in re.findall(r"`([A-Z][A-Za-z-]*(?:\.md|\.cff)?)`", readme):
+        if name != "ReLU":
+            assert (ROOT / name).is_file(), name
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", readme):
+        assert (ROOT / target).is_file(), target
+
+
+def test_readme_leaves_no_number_open():
+    assert not re.search(r"\b(about|some) N\b", _read("README.md"))
+
+
+def test_glossary_terms_are_unique_and_its_references_resolve():
+    text = _read("book/glossary.md")
+    block = text.split("```{glossary}")[1].split("```")[0]
+    terms = [line for line in block.split("\n")[2:] if line and not line.startswith((" ", ":"))]
+    assert len(terms) == len(set(terms)) > 20
+    assert terms == sorted(terms, key=str.casefold)
+    used = re.findall(r"\{term\}`([^`]+)`", text.replace("\n  ", " "))
+    for name in (re.sub(r".*<(.+)>", r"\1", u) for u in used):
+        assert name.casefold() in {t.casefold() for t in terms}, name
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("*.md")) + sorted((ROOT / "book").glob("*.md")), ids=lambda p: p.name
+)
+def test_pages_name_no_path_of_one_machine(path):
+    assert not re.search(r"(?<![\w.])/(work|tmp|home|root)/", path.read_text(encoding="utf-8"))
