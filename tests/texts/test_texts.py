@@ -61,6 +61,14 @@ def test_files_that_the_readme_names_exist():
         assert (ROOT / target).is_file(), target
 
 
+def test_examples_run_and_certify_their_solution():
+    names: dict = {}
+    for name in ("book/how_to_use.md", "README.md"):  # the README takes X and Y as given
+        (code,) = re.findall(r"```python\n(.*?)```", _read(name), re.S)
+        exec(compile(code, name, "exec"), names)
+        assert names["solution"].converged and names["solution"].relative_gap <= 1e-6
+
+
 def test_readme_leaves_no_number_open():
     assert not re.search(r"\b(about|some) N\b", _read("README.md"))
 
