@@ -52,7 +52,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "$(PYTHON) is older than Python 3.11; set PYTHON=/path/to/a/newer/python3."; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
-	@echo "Setting up $(VENV): about two minutes, 2 GB."
+	@echo "Setting up $(VENV): two to three minutes, 2.2 GB."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@

@@ -57,7 +57,8 @@ def report(run: Run) -> str:
 
 def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool) -> int:
     """Jupyter Book on the derived tree; warnings are errors. Returns the exit status."""
-    command = [sys.executable, "-m", "jupyter_book.cli.main", "build", str(tree)]
+    start = "from jupyter_book.cli.main import main; main()"
+    command = [sys.executable, "-c", start, "build", str(tree)]
     command += ["--config", str(tree / "_config.yml"), "--path-output", str(output)]
     command += ["-W", "--keep-going"] + (["-q"] if quiet else [])
     paths = [str(root / "tools" / "sphinx_ext"), os.environ.get("PYTHONPATH", "")]

@@ -109,6 +109,7 @@ def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
         timeout=CELL_TIMEOUT_SECONDS,
         kernel_name="python3",
         record_timing=False,
+        extra_arguments=["--log-level=40"],  # kernels talk to this machine only: no warning of it
         skip_cells_with_tag="skip-execution",
     )
     client.reset_execution_trackers()

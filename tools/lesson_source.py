@@ -531,6 +531,8 @@ class _Reader:
         marks, info = fence.group(1), fence.group(2).strip()
         end = self.closing(lines, at, marks, number)
         body = list(lines[at + 1 : end])
+        if marks.startswith("`") and "`" in info:
+            self.fail(number, "a backtick in the first line of a fence undoes it: use $…$, no roles")
         directive = _DIRECTIVE.match(info)
         if not directive:
             if "{" in info or marks.startswith(":"):

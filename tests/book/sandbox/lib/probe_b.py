@@ -1,0 +1,3 @@
+"""A library module that the second lesson imports."""
+
+VALUE = 2.5
