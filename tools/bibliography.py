@@ -44,6 +44,8 @@ class Bibliography:
         backend = find_plugin("pybtex.backends", "markdown")()
         formatted = style.format_bibliography(self.data, sorted(keys))
         items = [re.sub(r"\s+", " ", entry.text.render(backend)) for entry in formatted]
+        # The backend escapes every sign of punctuation; only these would mean something here.
+        items = [re.sub(r"\\([^*_`\[\]<>\\])", r"\1", item) for item in items]
         return [f"- {item.strip()}" for item in items]
 
 

@@ -167,7 +167,7 @@ class NotebookWriter:
         elif isinstance(block, Exercise):
             self.flush()
             entry = self.book.entries[block.label]
-            title = self.inline(block.title, block.line)
+            title = self.title(block.title, block.line)
             self.pending.append(f"**{entry.name} ({title}).** ({block.effort})")
             for inner in block.blocks:
                 self.top(inner)
@@ -220,12 +220,16 @@ class NotebookWriter:
             label = block.options.get("label")
             heading = self.book.entries[label].name if label else kind.capitalize()
             if argument:
-                heading += f" ({self.inline(argument, block.line)})"
+                heading += f" ({self.title(argument, block.line)})"
             return f"**{heading}.** {self.texts(block.children)}"
         self.fail(block.line, f"directive {{{name}}} has no form in plain Markdown")
 
+    def title(self, text: str, line: int) -> str:
+        """A title that is going to be set in bold, so without bold words of its own."""
+        return self.inline(text.replace("**", ""), line)
+
     def sentence(self, text: str, line: int) -> str:
-        text = self.inline(text, line)
+        text = self.title(text, line)
         return text if text.endswith((".", "!", "?", ":")) else text + "."
 
     def math(self, body: list[str], label: str | None, indent: str) -> str:

@@ -13,17 +13,33 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
+from sphinxcontrib.bibtex.plugin import register_plugin
+from sphinxcontrib.bibtex.style.referencing import BracketStyle
+from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferenceStyle
 
 logger = logging.getLogger(__name__)
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Ids that extensions put on every theorem, proof and exercise: in a page they must be unique.
 _REPEATED_IDS = {"proof-content", "exercise-content", "solution-content", "proof"}
+
+
+def _round() -> BracketStyle:
+    return BracketStyle(left="(", right=")")
+
+
+@dataclass
+class RoundAuthorYear(AuthorYearReferenceStyle):
+    """Author and year in round brackets, as in the notebooks: square ones hold intervals."""
+
+    bracket_textual: BracketStyle = field(default_factory=_round)
+    bracket_parenthetical: BracketStyle = field(default_factory=_round)
 
 
 def check_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -127,6 +143,9 @@ def _numbers(app: Sphinx) -> dict[str, dict[str, str]]:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    register_plugin(
+        "sphinxcontrib.bibtex.style.referencing", "author_year_round", RoundAuthorYear
+    )
     app.add_config_value("fourviews_notebooks", "", "html")
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)

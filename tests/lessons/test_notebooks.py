@@ -1,0 +1,218 @@
+"""Notebooks say the same as the text, in plain Markdown, byte for byte on every run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import derive_pages
+import nbformat
+import numbering
+import pytest
+import write_notebooks
+from lesson_source import SourceError
+from settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+SANDBOX = ROOT / "tests" / "book" / "sandbox"
+NOWHERE = Settings(repository="", tag="v1.2.3", pages="")
+SOMEWHERE = Settings(
+    repository="https://github.com/someone/somewhere",
+    tag="v1.2.3",
+    pages="https://example.org/book",
+)
+REAL = sorted(path.stem for path in (ROOT / "lessons_src").glob("*.md"))
+
+
+@pytest.fixture
+def small(tmp_path):
+    """The sandbox's sources, to be changed at will."""
+    shutil.copytree(SANDBOX / "lessons_src", tmp_path / "lessons_src")
+    shutil.copytree(SANDBOX / "book", tmp_path / "book")
+    shutil.copy(ROOT / "book" / "references.bib", tmp_path / "book")
+    return tmp_path
+
+
+def markdown(text: str) -> str:
+    notebook = json.loads(text)
+    return "\n\n".join(
+        "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "markdown"
+    )
+
+
+def outside_code(text: str) -> str:
+    text = re.sub(r"^(`{3,}|~{3,}).*?^\1", "", text, flags=re.S | re.M)
+    return re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text, flags=re.S)
+
+
+def test_committed_notebooks_are_what_the_lessons_give():
+    assert write_notebooks.stale(ROOT) == []
+
+
+def test_a_changed_notebook_is_noticed(small):
+    write_notebooks.write(small / "book", small, NOWHERE)
+    shutil.copy(ROOT / "pyproject.toml", small)
+    assert write_notebooks.stale(small) == []
+    path = small / "book" / "second_01_short_lab.ipynb"
+    path.write_bytes(path.read_bytes() + b"\n")
+    (small / "book" / "third_01_gone.ipynb").write_text("{}")
+    assert write_notebooks.stale(small) == ["second_01_short_lab.ipynb", "third_01_gone.ipynb"]
+
+
+def test_the_same_bytes_in_another_process(small):
+    code = (
+        "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import write_notebooks as w;"
+        "from settings import Settings;"
+        "w.write(pathlib.Path(sys.argv[3]), pathlib.Path(sys.argv[2]), Settings('', 'v1.2.3', ''))"
+    )
+    out = small / "out"
+    for seed in ("1", "2"):
+        arguments = [sys.executable, "-c", code, str(ROOT / "tools"), str(small), str(out / seed)]
+        subprocess.run(arguments, env={**os.environ, "PYTHONHASHSEED": seed}, check=True)
+    first = {path.name: path.read_bytes() for path in (out / "1").iterdir()}
+    second = {path.name: path.read_bytes() for path in (out / "2").iterdir()}
+    assert first == second
+    assert len(first) == 2
+
+
+@pytest.mark.parametrize("where", [NOWHERE, SOMEWHERE], ids=["unpublished", "published"])
+def test_nothing_of_myst_is_left(small, where):
+    texts = write_notebooks.render(small, where) | write_notebooks.render(ROOT, where)
+    for name, text in texts.items():
+        nbformat.validate(nbformat.reads(text, as_version=4))
+        plain = outside_code(markdown(text))
+        assert not re.search(r"\{[a-z:]+\}`", plain), name
+        assert not re.search(r"^\s*(:{3,}|`{3,}\s*\{)", plain, re.M), name
+        assert not re.search(r"^\([\w-]+\)=", plain, re.M), name
+        assert not re.search(r"^\+\+\+|^:[a-z-]+:", plain, re.M), name
+        cells = json.loads(text)["cells"]
+        assert len({cell["id"] for cell in cells}) == len(cells)
+        assert all(not cell.get("outputs") for cell in cells)
+
+
+def test_numbers_titles_and_references(small):
+    text = markdown(write_notebooks.render(small, NOWHERE)["first_01_everything.ipynb"])
+    for expected in (
+        "# 1. Every *construct* once",
+        "**Definition 1.1 (Pattern).** A *pattern* is a row of signs.",
+        "**Theorem 1.2 (Descent of $E$).** The step (1.2) never raises $E$:",
+        "$$\nE(x_{t+1}) \\le E(x_t). \\tag{1.3}\n$$",
+        "*Proof.* By Definition 1.1 and convexity.",
+        "**Remark.** Nothing more.",
+        "**Fig. 1.2.** The identity $x \\mapsto x$, drawn from two points.",
+        "| $n$ | samples, as in (1.1) |",
+        "**Table 1.2.** Plain",
+        "Fig. 1.1 and Picture 1.2 beside Table 1.1; Exercise 1.1 follows.",
+        "**Exercise 1.1 (Warm up).** (code, 5 min)",
+        "**A remark on names.** Boxes have titles.",
+        "a work by Cover (1965), others\n(Sahiner et al., 2022; Boyd and Vandenberghe, 2004)",
+        "<details><summary>More</summary>\n\nHidden at first",
+        "Lemma 2.1 in the other lesson, (2.1) as well.",
+        "Code stays: `{eq}` and `a $ b`.",
+        "# Not a cell, only shown: $ {eq} $",
+        "## References\n\n- Stephen Boyd and Lieven Vandenberghe. *Convex",
+    ):
+        assert expected in text
+    assert "A comment that nobody sees" not in text
+    assert "sheep" not in text
+
+
+def test_references_lead_to_the_pages_once_there_are_any(small):
+    text = markdown(write_notebooks.render(small, SOMEWHERE)["first_01_everything.ipynb"])
+    address = "https://example.org/book"
+    assert f"[Theorem 1.2]({address}/first_01_everything.html#thm-descent)" in text
+    assert f"[(1.2)]({address}/first_01_everything.html#equation-eq-step)" in text
+    assert f"[A short lab]({address}/second_01_short_lab.html)" in text
+    assert f"[the words]({address}/words.html)" in text
+    logo = "https://github.com/someone/somewhere/raw/v1.2.3/book/_assets/logo.svg"
+    assert f"![Four coloured squares around a white disc]({logo})" in text
+
+
+def test_no_solution_in_any_notebook(small):
+    for text in write_notebooks.render(small, NOWHERE).values():
+        assert "canary" not in text
+        assert "assert double(2)" not in text
+    assert "def double(x):" in write_notebooks.render(small, NOWHERE)["first_01_everything.ipynb"]
+
+
+def test_graded_solutions_do_not_reach_the_pages(small):
+    book = numbering.read_book(small)
+    page = derive_pages.page(book.lessons["first_01_everything"], "0" * 32)
+    assert "practice-solution-canary" in page
+    assert "```{solution-start} ex-warm-up\n:class: dropdown\n```" in page
+    assert "graded" not in page
+    assert ":kind:" not in page
+
+
+def test_pages_keep_the_lines_of_their_lesson(small):
+    lesson = numbering.read_book(small).lessons["first_01_everything"]
+    page = derive_pages.page(lesson, "0" * 32).split("\n")
+    line = next(i for i, text in enumerate(lesson.lines) if text.startswith("## Figures"))
+    assert page[line] == lesson.lines[line]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("{glue}`x`", "unknown role"),
+        ("{eq}`eq-none`", "no such label"),
+        ("{prf:ref}`eq-energy`", "no such label"),
+        ("{doc}`nowhere`", "no such page"),
+        ("{cite}`nobody1900`", "not in the bibliography"),
+        ("[text](nowhere.md)", "no such page"),
+        ("costs $5", "without a second one"),
+        ("{{ name }}", "substitution"),
+        ("![x](y.png)", "pictures stand in"),
+    ],
+)
+def test_the_writer_stops_with_file_and_line(small, words, message):
+    path = small / "lessons_src" / "second_01_short_lab.md"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text + f"\nFirst line\nthen {words} here.\n", encoding="utf-8")
+    with pytest.raises(SourceError, match=message) as caught:
+        write_notebooks.render(small, NOWHERE)
+    line = text.count("\n") + 3
+    assert str(caught.value).startswith(f"lessons_src/second_01_short_lab.md:{line}: ")
+
+
+def test_an_address_moves_notebooks_and_install_line_together(small):
+    cell = write_notebooks.install_cell(SOMEWHERE)
+    line = "fourviews[lessons,data] @ git+https://github.com/someone/somewhere@v1.2.3"
+    assert f'"{line}"' in cell
+    assert "torch" not in cell.split("\n", 1)[1]
+    text = write_notebooks.render(small, SOMEWHERE)["second_01_short_lab.ipynb"]
+    assert "".join(json.loads(text)["cells"][0]["source"]) == cell
+
+
+def test_the_first_cell_says_what_is_missing_without_failing():
+    code = write_notebooks.install_cell(NOWHERE)
+    hide = "import sys, importlib.util; importlib.util.find_spec = lambda name: None\n"
+    done = subprocess.run(
+        [sys.executable, "-c", hide + code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("\n") == 1
+    assert "no public address yet" in done.stdout
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lib")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout == "fourviews is installed.\n"
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_no_interactive_backend_and_no_builder_in_lessons(name):
+    text = (ROOT / "book" / f"{name}.ipynb").read_text(encoding="utf-8")
+    code = "\n".join(
+        "".join(cell["source"])
+        for cell in json.loads(text)["cells"]
+        if cell["cell_type"] == "code"
+    )
+    assert not re.search(r"^\s*[%!]|ipympl|myst_nb", code, re.M)
