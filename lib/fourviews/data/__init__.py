@@ -1,0 +1,33 @@
+"""Real data: found, verified, cached.
+
+Every loader looks in the same places in the same order, and its result has ``.source``, which says
+where the data came from:
+
+1. under the folder that ``FOURVIEWS_DATA`` names: the official data unpacked, then the official
+   archive (checksum verified), then a subset of it (no checksum);
+2. the cache, ``FOURVIEWS_CACHE`` or the system's place for caches;
+3. a download from the publisher, resumed if cut, checksum verified; not if ``FOURVIEWS_OFFLINE=1``;
+4. what a Python package ships, named by its loader.
+"""
+
+from .cache import cache_dir
+from .checksums import ChecksumError
+from .download import DownloadError
+from .extraction import UnsafeArchiveError
+from .glove import glove
+from .sources import DataNotFoundError, Source
+from .tokens import tokenize
+from .word_vectors import Embedding, WordVectors
+
+__all__ = [
+    "ChecksumError",
+    "DataNotFoundError",
+    "DownloadError",
+    "Embedding",
+    "Source",
+    "UnsafeArchiveError",
+    "WordVectors",
+    "cache_dir",
+    "glove",
+    "tokenize",
+]
