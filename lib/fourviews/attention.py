@@ -1,8 +1,8 @@
 r"""Attention: the modules that every view speaks of.
 
-Tokens are rows. A sentence of ``s`` tokens with ``d`` features is a tensor ``(..., s, d)``; any number
-of leading batch dimensions may stand in front. Queries ``Q (..., q, d)``, keys ``K (..., k, d)`` and
-values ``V (..., k, v)`` give
+Tokens are rows. A sentence of ``s`` tokens with ``d`` features is a tensor ``(..., s, d)``; any
+number of leading batch dimensions may stand in front. Queries ``Q (..., q, d)``, keys
+``K (..., k, d)`` and values ``V (..., k, v)`` give
 
 .. math:: \operatorname{attention}(Q, K, V) = \varphi(\text{scale} \cdot Q K^\top)\, V ,
 
@@ -14,12 +14,13 @@ where :math:`\varphi` is one of
 
 ``scale`` is :math:`1/\sqrt d` unless it is given.
 
-**Masks** are boolean, and ``True`` means *may attend*. They broadcast to ``(..., q, k)`` and combine
-with ``&``: ``causal_mask(s) & padding_mask(lengths, s)``. Two promises go with them:
+**Masks** are boolean, and ``True`` means *may attend*. They broadcast to ``(..., q, k)`` and
+combine with ``&``: ``causal_mask(s) & padding_mask(lengths, s)``. Two promises go with them:
 
 - A query that may attend to nothing gets the output zero, and passes zero gradients back.
-- What is masked does not exist. A NaN or an infinity in a key or a value reaches only the queries that
-  may attend to it: their output is NaN, all others, and their gradients, are as if the entry were 0.
+- What is masked does not exist. A NaN or an infinity in a key or a value reaches only the queries
+  that may attend to it: their output is NaN; all others, and their gradients, are as if the entry
+  were 0.
 
 Without a mask, NaN and infinity spread as in any matrix product.
 """
@@ -80,7 +81,9 @@ def causal_mask(tokens: int, *, device: torch.device | str | None = None) -> Boo
     return torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
 
 
-def padding_mask(lengths: Int[Tensor, "*batch"] | list[int], tokens: int) -> Bool[Tensor, "*batch 1 s"]:
+def padding_mask(
+    lengths: Int[Tensor, "*batch"] | list[int], tokens: int
+) -> Bool[Tensor, "*batch 1 s"]:
     """Mask that hides the padding behind texts of different lengths.
 
     Parameters
@@ -93,7 +96,8 @@ def padding_mask(lengths: Int[Tensor, "*batch"] | list[int], tokens: int) -> Boo
     Returns
     -------
     Bool[Tensor, "*batch 1 s"]
-        ``True`` at key j of text b where ``j < lengths[b]``; the axis of length 1 stands for all queries.
+        ``True`` at key j of text b where ``j < lengths[b]``; the axis of length 1 stands for all
+        queries.
 
     Raises
     ------
@@ -116,7 +120,9 @@ def padding_mask(lengths: Int[Tensor, "*batch"] | list[int], tokens: int) -> Boo
 
 def _check_activation(activation: str) -> None:
     if activation not in get_args(Activation):
-        raise ValueError(f"activation is {activation!r}; it needs to be one of {get_args(Activation)}")
+        raise ValueError(
+            f"activation is {activation!r}; it needs to be one of {get_args(Activation)}"
+        )
 
 
 def _check_floats(**tensors: Tensor) -> None:
@@ -128,18 +134,28 @@ def _check_floats(**tensors: Tensor) -> None:
             raise ValueError(f"{name} has dtype {tensor.dtype}; it needs a floating-point dtype")
         if tensor.ndim < 2:
             raise ValueError(
-                f"{name} has shape {tuple(tensor.shape)}; it needs at least two axes, (..., tokens, features)"
+                f"{name} has shape {tuple(tensor.shape)}; it needs at least two axes, (...,"
+                " tokens, features)"
             )
     for name, tensor in others:
         if tensor.dtype != first.dtype:
-            raise ValueError(f"{name} has dtype {tensor.dtype}, {first_name} has {first.dtype}; they need the same")
+            raise ValueError(
+                f"{name} has dtype {tensor.dtype}, {first_name} has {first.dtype}; they"
+                " need the same"
+            )
         if tensor.device != first.device:
-            raise ValueError(f"{name} is on {tensor.device}, {first_name} is on {first.device}; they need the same")
+            raise ValueError(
+                f"{name} is on {tensor.device}, {first_name} is on {first.device}; they"
+                " need the same"
+            )
 
 
 def _check_query_key(query: Tensor, key: Tensor) -> None:
     if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"key has {key.shape[-1]} features, query has {query.shape[-1]}; they need the same number")
+        raise ValueError(
+            f"key has {key.shape[-1]} features, query has {query.shape[-1]}; they need the"
+            " same number"
+        )
     if query.shape[-1] == 0:
         raise ValueError("query and key have 0 features; they need at least one")
 
@@ -149,7 +165,9 @@ def _batch_shape(**tensors: Tensor) -> torch.Size:
         return torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors.values()))
     except RuntimeError:
         shapes = ", ".join(f"{name} {tuple(tensor.shape[:-2])}" for name, tensor in tensors.items())
-        raise ValueError(f"leading axes do not fit together: {shapes}; they need to broadcast") from None
+        raise ValueError(
+            f"leading axes do not fit together: {shapes}; they need to broadcast"
+        ) from None
 
 
 def _check_scale(scale: float | None, d: int) -> float:
@@ -163,18 +181,24 @@ def _check_scale(scale: float | None, d: int) -> float:
 def _check_mask(mask: Tensor, q: int, k: int, batch: torch.Size) -> None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask is {got}; it needs to be a boolean tensor, True where a query may attend")
+        raise ValueError(
+            f"mask is {got}; it needs to be a boolean tensor, True where a query may attend"
+        )
     wanted = (*batch, q, k)
     try:
         fits = torch.broadcast_shapes(mask.shape, wanted) == torch.Size(wanted)
     except RuntimeError:
         fits = False
     if not fits:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}; it needs to broadcast to (..., q, k) = {wanted}")
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}; it needs to broadcast to (..., q, k) = {wanted}"
+        )
 
 
-def _full_mask(mask: Tensor | None, causal: bool, q: int, k: int, batch: torch.Size, device) -> Tensor | None:
-    """Check the mask and join it with the causal one; None when every query may attend to every key."""
+def _full_mask(
+    mask: Tensor | None, causal: bool, q: int, k: int, batch: torch.Size, device
+) -> Tensor | None:
+    """Check the mask and join it with the causal one; None when nothing is masked."""
     if causal and q != k:
         raise ValueError(
             f"causal needs as many queries as keys, there are {q} and {k};"
@@ -196,8 +220,8 @@ def _quarantine(x: Tensor) -> tuple[Tensor, Tensor | None]:
     """Replace what is not finite by 0 and say which tokens held it: (clean, bad tokens or None).
 
     A weight of zero does not silence a NaN, since 0 · NaN = NaN in the product and again in its
-    gradient. So the entries leave before the products, and `_contaminate` puts a NaN back, as an added
-    constant, where they were attended to: an addition hands the gradient on unchanged.
+    gradient. So the entries leave before the products, and `_contaminate` puts a NaN back, as an
+    added constant, where they were attended to: an addition hands the gradient on unchanged.
     """
     finite = torch.isfinite(x)
     if bool(finite.all()):
@@ -271,7 +295,8 @@ def attention_weights(
     Raises
     ------
     ValueError
-        If shapes, dtypes or devices do not fit, the mask is not boolean, or the activation is unknown.
+        If shapes, dtypes or devices do not fit, the mask is not boolean, or the activation is
+        unknown.
     """
     _check_activation(activation)
     _check_floats(query=query, key=key)
@@ -298,22 +323,25 @@ def attention(
     scale: float | None = None,
     return_weights: bool = False,
 ) -> Float[Tensor, "*batch q v"] | tuple[Float[Tensor, "*batch q v"], Float[Tensor, "*batch q k"]]:
-    r"""Attention :math:`\varphi(\text{scale} \cdot Q K^\top)\,V` (Vaswani et al. 2017, equation 1, for softmax).
+    r"""Attention :math:`\varphi(\text{scale} \cdot Q K^\top)\,V`.
 
-    Linear attention is computed as :math:`\text{scale}\cdot Q (K^\top V)`, without the q × k matrix, when
-    that takes fewer multiplications and nothing is masked, and by cumulative sums of
-    :math:`k_j v_j^\top` when it is causal (Katharopoulos et al. 2020): the same result up to rounding.
+    For softmax this is equation 1 of Vaswani et al. 2017.
+
+    Linear attention is computed as :math:`\text{scale}\cdot Q (K^\top V)`, without the q × k
+    matrix, when that takes fewer multiplications and nothing is masked, and by cumulative sums of
+    :math:`k_j v_j^\top` when it is causal (Katharopoulos et al. 2020): the same result up to
+    rounding.
 
     Parameters
     ----------
     query, key, value
-        ``(..., q, d)``, ``(..., k, d)``, ``(..., k, v)``; the leading axes broadcast. k = 0 is allowed
-        and gives zero.
+        ``(..., q, d)``, ``(..., k, d)``, ``(..., k, v)``; the leading axes broadcast. k = 0 is
+        allowed and gives zero.
     activation
         ``"softmax"``, ``"relu"`` (not normalised) or ``"linear"``.
     mask
-        ``True`` where a query may attend; broadcasts to ``(..., q, k)``. See the module's text for what
-        is promised about rows without any key and about NaN.
+        ``True`` where a query may attend; broadcasts to ``(..., q, k)``. See the module's text for
+        what is promised about rows without any key and about NaN.
     causal
         Also apply :func:`causal_mask`; needs q = k.
     scale
@@ -329,13 +357,17 @@ def attention(
     Raises
     ------
     ValueError
-        If shapes, dtypes or devices do not fit, the mask is not boolean, or the activation is unknown.
+        If shapes, dtypes or devices do not fit, the mask is not boolean, or the activation is
+        unknown.
     """
     _check_activation(activation)
     _check_floats(query=query, key=key, value=value)
     _check_query_key(query, key)
     if key.shape[-2] != value.shape[-2]:
-        raise ValueError(f"value has {value.shape[-2]} tokens, key has {key.shape[-2]}; they need the same number")
+        raise ValueError(
+            f"value has {value.shape[-2]} tokens, key has {key.shape[-2]}; they need the"
+            " same number"
+        )
     batch = _batch_shape(query=query, key=key, value=value)
     scale = _check_scale(scale, query.shape[-1])
     full_mask = _full_mask(mask, causal, query.shape[-2], key.shape[-2], batch, query.device)
@@ -376,24 +408,49 @@ def _causal_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (query[..., None, :] @ state)[..., 0, :]
 
 
-def softmax_attention(query, key, value, *, mask=None, causal=False, scale=None, return_weights=False):
-    """:func:`attention` with ``activation="softmax"``: each output is a weighted mean of the values."""
+def softmax_attention(
+    query, key, value, *, mask=None, causal=False, scale=None, return_weights=False
+):
+    """:func:`attention` with ``activation="softmax"``: an output is a mean of values."""
     return attention(
-        query, key, value, activation="softmax", mask=mask, causal=causal, scale=scale, return_weights=return_weights
+        query,
+        key,
+        value,
+        activation="softmax",
+        mask=mask,
+        causal=causal,
+        scale=scale,
+        return_weights=return_weights,
     )
 
 
 def relu_attention(query, key, value, *, mask=None, causal=False, scale=None, return_weights=False):
-    """:func:`attention` with ``activation="relu"``: a sum over the keys that agree with the query."""
+    """:func:`attention` with ``activation="relu"``: a sum over agreeing keys."""
     return attention(
-        query, key, value, activation="relu", mask=mask, causal=causal, scale=scale, return_weights=return_weights
+        query,
+        key,
+        value,
+        activation="relu",
+        mask=mask,
+        causal=causal,
+        scale=scale,
+        return_weights=return_weights,
     )
 
 
-def linear_attention(query, key, value, *, mask=None, causal=False, scale=None, return_weights=False):
+def linear_attention(
+    query, key, value, *, mask=None, causal=False, scale=None, return_weights=False
+):
     """:func:`attention` with ``activation="linear"``: the scores themselves are the weights."""
     return attention(
-        query, key, value, activation="linear", mask=mask, causal=causal, scale=scale, return_weights=return_weights
+        query,
+        key,
+        value,
+        activation="linear",
+        mask=mask,
+        causal=causal,
+        scale=scale,
+        return_weights=return_weights,
     )
 
 
@@ -403,8 +460,8 @@ def linear_attention(query, key, value, *, mask=None, causal=False, scale=None, 
 class MultiHeadAttention(nn.Module):
     r"""Self- or cross-attention with several heads.
 
-    Head h computes :math:`H_h = \varphi(\text{scale}\; X W_Q^h (Z W_K^h)^\top)\, Z W_V^h`, where Z is
-    the context, for self-attention X itself. The heads are concatenated and projected,
+    Head h computes :math:`H_h = \varphi(\text{scale}\; X W_Q^h (Z W_K^h)^\top)\, Z W_V^h`, where Z
+    is the context, for self-attention X itself. The heads are concatenated and projected,
 
     .. math:: [H_1, \dots, H_m]\, W_O \;=\; \sum_h H_h W_O^h ,
 
@@ -417,8 +474,8 @@ class MultiHeadAttention(nn.Module):
     n_heads
         Number m of heads.
     d_key, d_value
-        Features of a head's queries and keys, and of its values; ``d_model // n_heads`` if left out,
-        and then ``n_heads`` must divide ``d_model``.
+        Features of a head's queries and keys, and of its values; ``d_model // n_heads`` if left
+        out, and then ``n_heads`` must divide ``d_model``.
     d_out
         Features of the result; ``d_model`` if left out.
     d_context
@@ -430,16 +487,17 @@ class MultiHeadAttention(nn.Module):
     bias
         Add a learned row to queries, keys, values and to the result: the same for every token.
     offset_tokens
-        s, or (queries, keys), to add learned *matrices* to queries, keys and values, one row a token,
-        the same size for every input: the affine maps of the spline view. Inputs then must have exactly that
-        many tokens.
+        s, or (queries, keys), to add learned *matrices* to queries, keys and values, one row a
+        token, the same size for every input: the affine maps of the spline view. Inputs then must
+        have exactly that many tokens.
     project
         ``False`` leaves out :math:`W_O` and returns the concatenation, ``n_heads * d_value`` wide.
 
     Attributes
     ----------
     weight_q, weight_k, weight_v
-        ``(n_heads, d_model, d_key)``, ``(n_heads, d_context, d_key)``, ``(n_heads, d_context, d_value)``.
+        ``(n_heads, d_model, d_key)``, ``(n_heads, d_context, d_key)``, ``(n_heads, d_context,
+        d_value)``.
     weight_o
         ``(n_heads, d_value, d_out)``, or None.
 
@@ -470,13 +528,16 @@ class MultiHeadAttention(nn.Module):
         _check_activation(activation)
         _check_sizes(d_model=d_model, n_heads=n_heads)
         if (d_key is None or d_value is None) and d_model % n_heads:
-            raise ValueError(f"n_heads = {n_heads} does not divide d_model = {d_model}; give d_key and d_value")
+            raise ValueError(
+                f"n_heads = {n_heads} does not divide d_model = {d_model}; give d_key and d_value"
+            )
         d_key = d_model // n_heads if d_key is None else d_key
         d_value = d_model // n_heads if d_value is None else d_value
         d_context = d_model if d_context is None else d_context
         if not project and d_out not in (None, n_heads * d_value):
             raise ValueError(
-                f"d_out is {d_out}; without projection the result has n_heads * d_value = {n_heads * d_value} features"
+                f"d_out is {d_out}; without projection the result has n_heads * d_value ="
+                f" {n_heads * d_value} features"
             )
         d_out = (d_model if project else n_heads * d_value) if d_out is None else d_out
         _check_sizes(d_key=d_key, d_value=d_value, d_out=d_out, d_context=d_context)
@@ -499,7 +560,9 @@ class MultiHeadAttention(nn.Module):
             self.offset_tokens = None
             self.offset_q = self.offset_k = self.offset_v = None
         else:
-            q, k = (offset_tokens, offset_tokens) if isinstance(offset_tokens, int) else offset_tokens
+            q, k = (
+                (offset_tokens, offset_tokens) if isinstance(offset_tokens, int) else offset_tokens
+            )
             _check_sizes(offset_tokens=min(q, k))
             self.offset_tokens = (q, k)
             self.offset_q = weight(n_heads, q, d_key)
@@ -508,7 +571,8 @@ class MultiHeadAttention(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the weights uniformly with Glorot's bounds, head by head, and set offsets to zero."""
+        """Draw the weights uniformly with Glorot's bounds, head by head, and set offsets to
+        zero."""
         for matrices in (self.weight_q, self.weight_k, self.weight_v):
             for matrix in matrices:
                 nn.init.xavier_uniform_(matrix)
@@ -528,12 +592,15 @@ class MultiHeadAttention(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
         return_weights: bool = False,
-    ) -> Float[Tensor, "*batch q o"] | tuple[Float[Tensor, "*batch q o"], Float[Tensor, "*batch h q k"]]:
+    ) -> (
+        Float[Tensor, "*batch q o"]
+        | tuple[Float[Tensor, "*batch q o"], Float[Tensor, "*batch h q k"]]
+    ):
         """Attend from the tokens of ``x`` to those of ``context``, or to ``x`` itself.
 
-        ``mask`` is shared by the heads. A query without any key gets zero from every head, hence the
-        output ``bias_o`` or 0. Returns ``(..., q, d_out)``, and the weights ``(..., heads, q, k)``
-        if asked for.
+        ``mask`` is shared by the heads. A query without any key gets zero from every head, hence
+        the output ``bias_o`` or 0. Returns ``(..., q, d_out)``, and the weights ``(..., heads, q,
+        k)`` if asked for.
         """
         z = x if context is None else context
         _check_floats(x=x, context=z)
@@ -553,7 +620,13 @@ class MultiHeadAttention(nn.Module):
         key = self._project(z, self.weight_k, self.bias_k, self.offset_k)
         value = self._project(z, self.weight_v, self.bias_v, self.offset_v)
         result = attention(
-            query, key, value, activation=self.activation, mask=mask, scale=self.scale, return_weights=return_weights
+            query,
+            key,
+            value,
+            activation=self.activation,
+            mask=mask,
+            scale=self.scale,
+            return_weights=return_weights,
         )
         heads, weights = result if return_weights else (result, None)
         heads = heads.transpose(-3, -2).flatten(-2)  # (..., q, heads · d_value)
@@ -566,7 +639,8 @@ class MultiHeadAttention(nn.Module):
         return out, _contaminate(weights, None if reached is None else reached.unsqueeze(-2))
 
     def merged_weights(self) -> tuple[Float[Tensor, "h d e"], Float[Tensor, "h e o"]]:
-        r"""The products :math:`W_Q^h W_K^{h\top}` and :math:`W_V^h W_O^h` that the output depends on.
+        r"""The products :math:`W_Q^h W_K^{h\top}` and :math:`W_V^h W_O^h` that the output depends
+        on.
 
         Without offsets the layer is
         :math:`\sum_h \varphi(\text{scale}\; X\, W_{QK}^h\, Z^\top)\, Z\, W_{VO}^h`.
@@ -582,16 +656,23 @@ class MultiHeadAttention(nn.Module):
             If the layer has biases, offsets or no output projection.
         """
         if self.bias_q is not None or self.offset_q is not None or self.weight_o is None:
-            raise ValueError("merged_weights needs a layer with bias=False, offset_tokens=None and project=True")
+            raise ValueError(
+                "merged_weights needs a layer with bias=False, offset_tokens=None and project=True"
+            )
         return self.weight_q @ self.weight_k.mT, self.weight_v @ self.weight_o
 
     def _check_input(self, name: str, x: Tensor, features: int, side: int) -> None:
         if x.shape[-1] != features:
             raise ValueError(f"{name} has {x.shape[-1]} features; this layer needs {features}")
         if x.dtype != self.weight_q.dtype:
-            raise ValueError(f"{name} has dtype {x.dtype}, the weights have {self.weight_q.dtype}; they need the same")
+            raise ValueError(
+                f"{name} has dtype {x.dtype}, the weights have {self.weight_q.dtype}; they"
+                " need the same"
+            )
         if self.offset_tokens is not None and x.shape[-2] != self.offset_tokens[side]:
-            raise ValueError(f"{name} has {x.shape[-2]} tokens; the offsets are for {self.offset_tokens[side]}")
+            raise ValueError(
+                f"{name} has {x.shape[-2]} tokens; the offsets are for {self.offset_tokens[side]}"
+            )
 
     @staticmethod
     def _project(x: Tensor, weight: Tensor, bias: Tensor | None, offset: Tensor | None) -> Tensor:
@@ -602,7 +683,8 @@ class MultiHeadAttention(nn.Module):
 
     def extra_repr(self) -> str:
         return (
-            f"d_model={self.d_model}, n_heads={self.n_heads}, d_key={self.d_key}, d_value={self.d_value},"
+            f"d_model={self.d_model}, n_heads={self.n_heads}, d_key={self.d_key},"
+            f" d_value={self.d_value},"
             f" d_out={self.d_out}, activation={self.activation!r}"
         )
 
@@ -661,18 +743,24 @@ def _check_norm(norm: str | None) -> None:
 
 
 class _Sublayer(nn.Module):
-    """A layer with its optional residual connection and layer norm; ``forward`` takes the layer's result."""
+    """A layer with its optional residual connection and layer norm; ``forward`` takes the layer's
+    result."""
 
-    def __init__(self, name: str, d_in: int, d_out: int, norm: str | None, residual: bool, like: Tensor):
+    def __init__(
+        self, name: str, d_in: int, d_out: int, norm: str | None, residual: bool, like: Tensor
+    ):
         super().__init__()
         if residual and d_in != d_out:
             raise ValueError(
-                f"{name} maps {d_in} features to {d_out}; a residual connection needs the same number,"
+                f"{name} maps {d_in} features to {d_out}; a residual connection needs the"
+                " same number,"
                 " or residual=False"
             )
         self.place, self.residual = norm, residual
         width = d_in if norm == "pre" else d_out
-        self.norm = nn.LayerNorm(width, device=like.device, dtype=like.dtype) if norm else nn.Identity()
+        self.norm = (
+            nn.LayerNorm(width, device=like.device, dtype=like.dtype) if norm else nn.Identity()
+        )
 
     def before(self, x: Tensor) -> Tensor:
         return self.norm(x) if self.place == "pre" else x
@@ -683,10 +771,12 @@ class _Sublayer(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention, then a position-wise network, each with optional residual connection and layer norm.
+    """Self-attention, then a position-wise network, each with optional residual connection and
+    layer norm.
 
-    With ``norm="post"`` a step is x ← norm(x + layer(x)) (Vaswani et al. 2017), with ``"pre"`` it is
-    x ← x + layer(norm(x)), with ``None`` it is x ← x + layer(x). ``residual=False`` drops the «x +».
+    With ``norm="post"`` a step is x ← norm(x + layer(x)) (Vaswani et al. 2017), with ``"pre"`` it
+    is x ← x + layer(norm(x)), with ``None`` it is x ← x + layer(x). ``residual=False`` drops the «x
+    +».
 
     Parameters
     ----------
@@ -717,13 +807,16 @@ class EncoderBlock(nn.Module):
         _check_norm(norm)
         if attention.d_context != attention.d_model:
             raise ValueError(
-                f"attention takes a context of {attention.d_context} features and an input of {attention.d_model};"
+                f"attention takes a context of {attention.d_context} features and an input"
+                f" of {attention.d_model};"
                 " self-attention needs the same number"
             )
         _check_chain("attention", attention.d_out, "feed_forward", feed_forward.d_model)
         self.attention, self.feed_forward = attention, feed_forward
         like = attention.weight_q
-        self.around_attention = _Sublayer("attention", attention.d_model, attention.d_out, norm, residual, like)
+        self.around_attention = _Sublayer(
+            "attention", attention.d_model, attention.d_out, norm, residual, like
+        )
         self.around_feed_forward = _Sublayer(
             "feed_forward", feed_forward.d_model, feed_forward.d_out, norm, residual, like
         )
@@ -735,7 +828,8 @@ class EncoderBlock(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         causal: bool = False,
     ) -> Float[Tensor, "*batch s o"]:
-        """Apply the block. With a mask, NaN in tokens that may not be attended to stays in those tokens."""
+        """Apply the block. With a mask, NaN in tokens that may not be attended to stays in those
+        tokens."""
         _check_floats(x=x)
         full_mask = _full_mask(mask, causal, x.shape[-2], x.shape[-2], x.shape[:-2], x.device)
         reached = None
@@ -785,7 +879,8 @@ class DecoderBlock(nn.Module):
         _check_norm(norm)
         if attention.d_context != attention.d_model:
             raise ValueError(
-                f"attention takes a context of {attention.d_context} features and an input of {attention.d_model};"
+                f"attention takes a context of {attention.d_context} features and an input"
+                f" of {attention.d_model};"
                 " self-attention needs the same number"
             )
         width, last = attention.d_out, "attention"
@@ -793,13 +888,26 @@ class DecoderBlock(nn.Module):
             _check_chain(last, width, "cross_attention", cross_attention.d_model)
             width, last = cross_attention.d_out, "cross_attention"
         _check_chain(last, width, "feed_forward", feed_forward.d_model)
-        self.attention, self.cross_attention, self.feed_forward = attention, cross_attention, feed_forward
+        self.attention, self.cross_attention, self.feed_forward = (
+            attention,
+            cross_attention,
+            feed_forward,
+        )
         like = attention.weight_q
-        self.around_attention = _Sublayer("attention", attention.d_model, attention.d_out, norm, residual, like)
+        self.around_attention = _Sublayer(
+            "attention", attention.d_model, attention.d_out, norm, residual, like
+        )
         self.around_cross_attention = (
             None
             if cross_attention is None
-            else _Sublayer("cross_attention", cross_attention.d_model, cross_attention.d_out, norm, residual, like)
+            else _Sublayer(
+                "cross_attention",
+                cross_attention.d_model,
+                cross_attention.d_out,
+                norm,
+                residual,
+                like,
+            )
         )
         self.around_feed_forward = _Sublayer(
             "feed_forward", feed_forward.d_model, feed_forward.d_out, norm, residual, like
@@ -813,21 +921,32 @@ class DecoderBlock(nn.Module):
         mask: Bool[Tensor, "..."] | None = None,
         memory_mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "*batch s o"]:
-        """Apply the block; ``mask`` hides tokens of ``x`` beyond causality, ``memory_mask`` those of the memory."""
+        """Apply the block; ``mask`` hides tokens of ``x`` beyond causality, ``memory_mask`` those
+        of the memory."""
         if (memory is None) != (self.cross_attention is None):
-            wanted = "no memory: it has no cross_attention" if self.cross_attention is None else "a memory"
-            raise ValueError(f"memory is {'missing' if memory is None else 'given'}; this block needs {wanted}")
+            wanted = (
+                "no memory: it has no cross_attention"
+                if self.cross_attention is None
+                else "a memory"
+            )
+            raise ValueError(
+                f"memory is {'missing' if memory is None else 'given'}; this block needs {wanted}"
+            )
         _check_floats(x=x)
         full_mask = _full_mask(mask, True, x.shape[-2], x.shape[-2], x.shape[:-2], x.device)
         x, bad = _quarantine(x)
         reached = None if bad is None else bad | _reached(full_mask, None, bad)
-        x = self.around_attention.after(x, self.attention(self.around_attention.before(x), mask=mask, causal=True))
+        x = self.around_attention.after(
+            x, self.attention(self.around_attention.before(x), mask=mask, causal=True)
+        )
         if self.cross_attention is not None:
             step = self.around_cross_attention
             if memory_mask is not None:
                 _check_floats(x=x, memory=memory)
                 batch = _batch_shape(x=x, memory=memory)
-                memory_mask = _full_mask(memory_mask, False, x.shape[-2], memory.shape[-2], batch, x.device)
+                memory_mask = _full_mask(
+                    memory_mask, False, x.shape[-2], memory.shape[-2], batch, x.device
+                )
                 memory, bad_memory = _quarantine(memory)
                 if bad_memory is not None:
                     hit = _reached(memory_mask, None, bad_memory)
@@ -839,4 +958,6 @@ class DecoderBlock(nn.Module):
 
 def _check_chain(first: str, out: int, second: str, into: int) -> None:
     if out != into:
-        raise ValueError(f"{first} gives {out} features, {second} takes {into}; they need the same number")
+        raise ValueError(
+            f"{first} gives {out} features, {second} takes {into}; they need the same number"
+        )

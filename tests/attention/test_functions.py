@@ -4,9 +4,6 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from fourviews.attention import (
     attention,
     attention_weights,
@@ -16,6 +13,8 @@ from fourviews.attention import (
     relu_attention,
     softmax_attention,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 KINDS = ("softmax", "relu", "linear")
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
@@ -36,7 +35,9 @@ few = settings(max_examples=60, deadline=None)
 def draw(case, dtype=torch.float64, requires_grad=False):
     generator = torch.Generator().manual_seed(case["seed"])
     shapes = ((case["q"], case["d"]), (case["k"], case["d"]), (case["k"], case["v"]))
-    tensors = [torch.randn(*case["batch"], *shape, generator=generator, dtype=dtype) for shape in shapes]
+    tensors = [
+        torch.randn(*case["batch"], *shape, generator=generator, dtype=dtype) for shape in shapes
+    ]
     return [tensor.requires_grad_(requires_grad) for tensor in tensors]
 
 
@@ -46,11 +47,14 @@ def draw_mask(case, keep=0.6):
 
 
 def by_loops(q, k, v, kind, mask, scale):
-    """The definition, one query at a time and without any batch axis, as an independent reference."""
+    """The definition, one query at a time and without any batch axis, as an independent
+    reference."""
     out = torch.zeros(q.shape[0], v.shape[1], dtype=v.dtype)
     for i in range(q.shape[0]):
         keys = [j for j in range(k.shape[0]) if mask[i, j]]
-        scores = [scale * sum(float(a) * float(b) for a, b in zip(q[i], k[j], strict=True)) for j in keys]
+        scores = [
+            scale * sum(float(a) * float(b) for a, b in zip(q[i], k[j], strict=True)) for j in keys
+        ]
         if kind == "softmax":
             top = max(scores, default=0.0)
             powers = [math.exp(score - top) for score in scores]
@@ -74,7 +78,9 @@ def test_equals_the_definition(kind, scale, case):
     factor = 1 / math.sqrt(case["d"]) if scale is None else scale
     flat = (tensor.reshape(-1, *tensor.shape[-2:]) for tensor in (q, k, v, mask, out))
     for q_b, k_b, v_b, mask_b, out_b in zip(*flat, strict=True):
-        torch.testing.assert_close(out_b, by_loops(q_b, k_b, v_b, kind, mask_b, factor), atol=1e-12, rtol=1e-11)
+        torch.testing.assert_close(
+            out_b, by_loops(q_b, k_b, v_b, kind, mask_b, factor), atol=1e-12, rtol=1e-11
+        )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -91,7 +97,9 @@ def test_softmax_agrees_with_torch(dtype, case, causal, masked):
         full = full & torch.ones(case["q"], case["q"], dtype=torch.bool).tril()
     theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=full)
     theirs = theirs.masked_fill(~full.any(-1, keepdim=True), 0.0)
-    torch.testing.assert_close(ours, theirs.expand_as(ours), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+    torch.testing.assert_close(
+        ours, theirs.expand_as(ours), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype]
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -143,7 +151,9 @@ def test_output_is_weights_times_values(kind, case, masked):
     out, weights = attention(q, k, v, activation=kind, mask=mask, return_weights=True)
     assert weights.shape == (*case["batch"], case["q"], case["k"])
     torch.testing.assert_close(weights @ v, out, atol=1e-12, rtol=1e-12)
-    torch.testing.assert_close(attention(q, k, v, activation=kind, mask=mask), out, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(
+        attention(q, k, v, activation=kind, mask=mask), out, atol=1e-12, rtol=1e-12
+    )
     torch.testing.assert_close(attention_weights(q, k, activation=kind, mask=mask), weights)
     if mask is not None:
         assert (weights[~mask] == 0).all()
@@ -165,7 +175,9 @@ def test_linear_attention_in_both_orders(causal, monkeypatch):
         raise AssertionError("formed the 200 × 200 matrix")
 
     monkeypatch.setattr("fourviews.attention._weights", matrix_is_formed)
-    torch.testing.assert_close(linear_attention(q, k, v, causal=causal), with_matrix, atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(
+        linear_attention(q, k, v, causal=causal), with_matrix, atol=1e-11, rtol=1e-11
+    )
     with pytest.raises(AssertionError):
         linear_attention(q, k, v, mask=torch.ones(200, 200, dtype=torch.bool))
 
@@ -190,7 +202,9 @@ def test_row_without_keys_is_zero_and_passes_no_gradient(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mask", [None, torch.ones(3, 0, dtype=torch.bool), torch.ones(3, 1, dtype=torch.bool)])
+@pytest.mark.parametrize(
+    "mask", [None, torch.ones(3, 0, dtype=torch.bool), torch.ones(3, 1, dtype=torch.bool)]
+)
 def test_no_keys_at_all(kind, mask):
     q, k, v = torch.randn(3, 4), torch.randn(0, 4), torch.randn(0, 2)
     q[0, 0] = float("nan") if mask is not None else 0.0
@@ -237,7 +251,9 @@ def test_nan_reaches_only_queries_that_may_see_it(kind, poison, case, where):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("s", [5, 60])  # 60 > 3·3: the running sums of linear attention would be used
+@pytest.mark.parametrize(
+    "s", [5, 60]
+)  # 60 > 3·3: the running sums of linear attention would be used
 def test_nan_in_a_later_token_leaves_earlier_ones_alone(kind, s):
     x = torch.randn(s, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     clean, dirty = x.clone().requires_grad_(), x.clone()
@@ -315,7 +331,9 @@ def test_gradients(kind, masked):
 
 def test_gradient_of_the_running_sums():
     q, k, v = (torch.randn(9, 2, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    assert torch.autograd.gradcheck(lambda q, k, v: linear_attention(q, k, v, causal=True), (q, k, v))
+    assert torch.autograd.gradcheck(
+        lambda q, k, v: linear_attention(q, k, v, causal=True), (q, k, v)
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -327,12 +345,18 @@ def test_dtype_is_kept(kind, dtype):
 
 def test_named_functions_are_the_three_kinds():
     x = torch.randn(2, 5, 3)
-    for kind, function in zip(KINDS, (softmax_attention, relu_attention, linear_attention), strict=True):
+    for kind, function in zip(
+        KINDS, (softmax_attention, relu_attention, linear_attention), strict=True
+    ):
         assert torch.equal(function(x, x, x), attention(x, x, x, activation=kind))
 
 
 def test_masks():
-    assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert causal_mask(3).tolist() == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
     assert causal_mask(0).shape == (0, 0)
     assert padding_mask([2, 0], 3).tolist() == [[[True, True, False]], [[False, False, False]]]
     assert padding_mask(torch.tensor([[1], [2]]), 2).shape == (2, 1, 1, 2)
@@ -360,7 +384,12 @@ def test_masks():
     ],
 )
 def test_bad_input_is_named(change, message):
-    arguments = {"query": torch.ones(4, 3), "key": torch.ones(4, 3), "value": torch.ones(4, 3), **change}
+    arguments = {
+        "query": torch.ones(4, 3),
+        "key": torch.ones(4, 3),
+        "value": torch.ones(4, 3),
+        **change,
+    }
     with pytest.raises(ValueError, match=message):
         attention(**arguments)
 

@@ -2,9 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from fourviews.attention import (
     DecoderBlock,
     EncoderBlock,
@@ -14,6 +11,8 @@ from fourviews.attention import (
     causal_mask,
     padding_mask,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 KINDS = ("softmax", "relu", "linear")
 D = torch.float64
@@ -43,7 +42,11 @@ def decoder(norm="post", residual=True, d_context=3):
     cross = MultiHeadAttention(4, 2, d_context=d_context, dtype=D)
     return randomise(
         DecoderBlock(
-            MultiHeadAttention(4, 2, dtype=D), cross, FeedForward(4, 7, dtype=D), norm=norm, residual=residual
+            MultiHeadAttention(4, 2, dtype=D),
+            cross,
+            FeedForward(4, 7, dtype=D),
+            norm=norm,
+            residual=residual,
         )
     )
 
@@ -60,18 +63,24 @@ def decoder(norm="post", residual=True, d_context=3):
 )
 @settings(max_examples=40, deadline=None)
 def test_agrees_with_torch_multihead_attention(heads, q, k, cross, seed):
-    ours = randomise(MultiHeadAttention(8, heads, d_context=5 if cross else None, bias=True, dtype=D))
+    ours = randomise(
+        MultiHeadAttention(8, heads, d_context=5 if cross else None, bias=True, dtype=D)
+    )
     theirs = torch.nn.MultiheadAttention(8, heads, kdim=5, vdim=5, batch_first=True, dtype=D)
     if not cross:
         theirs = torch.nn.MultiheadAttention(8, heads, batch_first=True, dtype=D)
-    rows = [w.transpose(-1, -2).flatten(0, 1) for w in (ours.weight_q, ours.weight_k, ours.weight_v)]
+    rows = [
+        w.transpose(-1, -2).flatten(0, 1) for w in (ours.weight_q, ours.weight_k, ours.weight_v)
+    ]
     with torch.no_grad():
         if cross:
             for name, weight in zip(("q", "k", "v"), rows, strict=True):
                 getattr(theirs, f"{name}_proj_weight").copy_(weight)
         else:
             theirs.in_proj_weight.copy_(torch.cat(rows))
-        theirs.in_proj_bias.copy_(torch.cat([b.flatten() for b in (ours.bias_q, ours.bias_k, ours.bias_v)]))
+        theirs.in_proj_bias.copy_(
+            torch.cat([b.flatten() for b in (ours.bias_q, ours.bias_k, ours.bias_v)])
+        )
         theirs.out_proj.weight.copy_(ours.weight_o.flatten(0, 1).T)
         theirs.out_proj.bias.copy_(ours.bias_o)
     x = randn(3, q, 8, seed=seed)
@@ -85,12 +94,15 @@ def test_agrees_with_torch_multihead_attention(heads, q, k, cross, seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_concatenated_and_summed_forms_agree(kind):
-    layer = randomise(MultiHeadAttention(6, 3, d_key=2, d_value=5, d_out=4, d_context=7, activation=kind, dtype=D))
+    layer = randomise(
+        MultiHeadAttention(6, 3, d_key=2, d_value=5, d_out=4, d_context=7, activation=kind, dtype=D)
+    )
     x, z = randn(2, 5, 6), randn(2, 8, 7, seed=1)
     query_key, value_output = layer.merged_weights()
     assert query_key.shape == (3, 6, 7) and value_output.shape == (3, 7, 4)
     summed = sum(
-        attention(x @ query_key[h], z, z @ value_output[h], activation=kind, scale=layer.scale) for h in range(3)
+        attention(x @ query_key[h], z, z @ value_output[h], activation=kind, scale=layer.scale)
+        for h in range(3)
     )
     torch.testing.assert_close(layer(x, z), summed)
 
@@ -110,7 +122,11 @@ def test_offsets_break_permutation_equivariance():
 
 
 def test_offsets_are_matrices_in_affine_maps():
-    layer = randomise(MultiHeadAttention(3, 1, d_key=2, activation="relu", scale=1.0, offset_tokens=5, project=False, dtype=D))
+    layer = randomise(
+        MultiHeadAttention(
+            3, 1, d_key=2, activation="relu", scale=1.0, offset_tokens=5, project=False, dtype=D
+        )
+    )
     x = randn(5, 3)
     q = x @ layer.weight_q[0] + layer.offset_q[0]
     k = x @ layer.weight_k[0] + layer.offset_k[0]
@@ -123,7 +139,10 @@ def test_offsets_are_matrices_in_affine_maps():
 def test_without_projection_heads_stand_side_by_side():
     layer = MultiHeadAttention(4, 2, project=False, dtype=D)
     x = randn(5, 4)
-    heads = [attention(*(x @ w[h] for w in (layer.weight_q, layer.weight_k, layer.weight_v))) for h in range(2)]
+    heads = [
+        attention(*(x @ w[h] for w in (layer.weight_q, layer.weight_k, layer.weight_v)))
+        for h in range(2)
+    ]
     torch.testing.assert_close(layer(x), torch.cat(heads, dim=-1))
 
 
@@ -191,7 +210,9 @@ def test_feed_forward_is_the_same_for_every_token():
     network = FeedForward(4, 7, 3, dtype=D)
     x = randn(2, 5, 4)
     out = network(x)
-    expected = torch.relu(x @ network.hidden.weight.T + network.hidden.bias) @ network.output.weight.T
+    expected = (
+        torch.relu(x @ network.hidden.weight.T + network.hidden.bias) @ network.output.weight.T
+    )
     torch.testing.assert_close(out, expected + network.output.bias)
     torch.testing.assert_close(out[1, 2], network(x[1, 2:3])[0])
     with pytest.raises(ValueError, match="x has 3 features"):
@@ -223,9 +244,14 @@ def test_encoder_block_agrees_with_torch():
     theirs = torch.nn.TransformerEncoderLayer(4, 2, 7, dropout=0.0, batch_first=True, dtype=D)
     layer = block.attention
     with torch.no_grad():
-        rows = [w.transpose(-1, -2).flatten(0, 1) for w in (layer.weight_q, layer.weight_k, layer.weight_v)]
+        rows = [
+            w.transpose(-1, -2).flatten(0, 1)
+            for w in (layer.weight_q, layer.weight_k, layer.weight_v)
+        ]
         theirs.self_attn.in_proj_weight.copy_(torch.cat(rows))
-        theirs.self_attn.in_proj_bias.copy_(torch.cat([b.flatten() for b in (layer.bias_q, layer.bias_k, layer.bias_v)]))
+        theirs.self_attn.in_proj_bias.copy_(
+            torch.cat([b.flatten() for b in (layer.bias_q, layer.bias_k, layer.bias_v)])
+        )
         theirs.self_attn.out_proj.weight.copy_(layer.weight_o.flatten(0, 1).T)
         theirs.self_attn.out_proj.bias.copy_(layer.bias_o)
         theirs.linear1.load_state_dict(block.feed_forward.hidden.state_dict())
@@ -245,7 +271,9 @@ def test_encoder_block_is_permutation_equivariant(norm):
 
 
 def test_block_without_residual_may_change_width():
-    block = EncoderBlock(MultiHeadAttention(4, 2, d_out=6), FeedForward(6, 5, 3), norm=None, residual=False)
+    block = EncoderBlock(
+        MultiHeadAttention(4, 2, d_out=6), FeedForward(6, 5, 3), norm=None, residual=False
+    )
     assert block(torch.randn(2, 5, 4)).shape == (2, 5, 3)
 
 
@@ -269,7 +297,9 @@ def test_blocks_keep_nan_behind_masks(norm, kind):
         out.square().sum().backward()
         return out.detach(), [parameter.grad.clone() for parameter in block.parameters()]
 
-    for ours, expected in zip(gradients(dirty, dirty_memory), gradients(clean, memory), strict=True):
+    for ours, expected in zip(
+        gradients(dirty, dirty_memory), gradients(clean, memory), strict=True
+    ):
         torch.testing.assert_close(ours, expected)
     assert run(dirty, dirty_memory)[:, 3:].isnan().all()
 
@@ -308,11 +338,26 @@ def test_decoder_without_encoder():
 @pytest.mark.parametrize(
     "build, message",
     [
-        (lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(3, 5)), "attention gives 4 features, feed_forward"),
-        (lambda: EncoderBlock(MultiHeadAttention(4, d_out=3), FeedForward(3, 5)), "attention maps 4 features to 3"),
-        (lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(4, 5, 2)), "feed_forward maps 4 features to 2"),
-        (lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(4, 5), norm="mid"), "norm is 'mid'"),
-        (lambda: EncoderBlock(MultiHeadAttention(4, d_context=3), FeedForward(4, 5)), "context of 3 features"),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(3, 5)),
+            "attention gives 4 features, feed_forward",
+        ),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(4, d_out=3), FeedForward(3, 5)),
+            "attention maps 4 features to 3",
+        ),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(4, 5, 2)),
+            "feed_forward maps 4 features to 2",
+        ),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(4), FeedForward(4, 5), norm="mid"),
+            "norm is 'mid'",
+        ),
+        (
+            lambda: EncoderBlock(MultiHeadAttention(4, d_context=3), FeedForward(4, 5)),
+            "context of 3 features",
+        ),
         (
             lambda: DecoderBlock(MultiHeadAttention(4), MultiHeadAttention(3), FeedForward(4, 5)),
             "attention gives 4 features, cross_attention takes 3",

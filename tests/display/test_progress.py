@@ -5,7 +5,6 @@ import sys
 import time
 
 import pytest
-
 from fourviews.display import progress, progress_enabled
 
 
@@ -30,7 +29,9 @@ def test_quick_work_shows_nothing(capsys):
     assert capsys.readouterr().err.strip() == ""
 
 
-@pytest.mark.parametrize("name, value", [("FOURVIEWS_PROGRESS", "0"), ("FOURVIEWS_BOOK_BUILD", "1")])
+@pytest.mark.parametrize(
+    "name, value", [("FOURVIEWS_PROGRESS", "0"), ("FOURVIEWS_BOOK_BUILD", "1")]
+)
 def test_environment_silences_slow_work(monkeypatch, capsys, name, value):
     monkeypatch.setenv(name, value)
     slow_loop()
@@ -78,5 +79,7 @@ def test_bad_arguments_are_named():
 
 def test_importing_display_does_not_import_matplotlib():
     code = "import sys, fourviews.display; print('matplotlib' in sys.modules)"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert answer.stdout.strip() == "False"
