@@ -23,7 +23,7 @@ import yaml
 import settings as project
 import write_notebooks
 from derive_pages import derive
-from execute_lessons import Run, execute
+from execute_lessons import Run, execute, stored_run
 from ledger import LedgerError
 from lesson_source import SourceError
 from settings import ROOT
@@ -55,12 +55,12 @@ def report(run: Run) -> str:
     )
 
 
-def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool) -> int:
-    """Jupyter Book on the derived tree; warnings are errors. Returns the exit status."""
+def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool, strict: bool) -> int:
+    """Jupyter Book on the derived tree; if `strict`, warnings are errors. Returns the status."""
     start = "from jupyter_book.cli.main import main; main()"
     command = [sys.executable, "-c", start, "build", str(tree)]
     command += ["--config", str(tree / "_config.yml"), "--path-output", str(output)]
-    command += ["-W", "--keep-going"] + (["-q"] if quiet else [])
+    command += ["--keep-going"] + (["-W"] if strict else []) + (["-q"] if quiet else [])
     paths = [str(root / "tools" / "sphinx_ext"), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
@@ -98,14 +98,20 @@ def build(
         config_path = tree / "_config.yml"
         config = yaml.safe_load(config_path.read_text(encoding="utf-8"))
         config["sphinx"]["config"]["fourviews_notebooks"] = str(notebooks)
-    wanted = list(book.lessons.values())
+    wanted, never_run = list(book.lessons.values()), []
     if lesson is not None:
         if lesson not in book.lessons:
             known = ", ".join(book.lessons)
             raise BuildError(f"no lesson {lesson!r} in lessons_src/; there are: {known}")
         wanted = [book.lessons[lesson]]
-        others = [f"{name}*" for name in book.lessons if name != lesson]
-        config["execute"]["exclude_patterns"] = others
+        # Other lessons are shown as they are stored. Those never run stay without outputs, and
+        # references to their figures find nothing: that is no fault of the lesson asked for.
+        never_run = [
+            name
+            for name in book.lessons
+            if name != lesson and stored_run(name, tree / f"{name}.md", cache) is None
+        ]
+        config["execute"]["exclude_patterns"] = [f"{name}*" for name in never_run]
     text = yaml.safe_dump(config, sort_keys=True)
     if config_path.read_text(encoding="utf-8") != text:
         config_path.write_text(text, encoding="utf-8")
@@ -118,7 +124,7 @@ def build(
             raise BuildError("\n".join(errors))
     output = build_dir.parent if lesson is None else build_dir / "lesson"
     with clock.stage("make pages"):
-        status = run_sphinx(tree, output, root, quiet=quiet)
+        status = run_sphinx(tree, output, root, quiet=quiet, strict=not never_run)
         if status:
             raise BuildError("Sphinx found something to mend, see above")
     html = output / "_build" / "html"

@@ -63,19 +63,18 @@ def book_config(root: Path, settings: Settings, cache: Path) -> str:
     """`_config.yml` with addresses, cache and paths filled in."""
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     config["execute"]["cache"] = str(cache)
+    theme = config["sphinx"]["config"]["html_theme_options"]
     if settings.repository:
-        config["repository"] = {
-            "url": settings.repository,
-            "branch": settings.tag,
-            "path_to_book": "book",
+        theme["repository_url"] = settings.repository
+        theme["repository_branch"] = settings.tag
+        theme["path_to_docs"] = "book"
+        theme["use_repository_button"] = True
+    if settings.github_path:  # the only place that Colab opens notebooks from
+        theme["launch_buttons"] = {
+            "notebook_interface": "jupyterlab",
+            "binderhub_url": "https://mybinder.org",
+            "colab_url": "https://colab.research.google.com",
         }
-        config["html"]["use_repository_button"] = True
-        if settings.github_path:
-            config["launch_buttons"] = {
-                "notebook_interface": "jupyterlab",
-                "binderhub_url": "https://mybinder.org",
-                "colab_url": "https://colab.research.google.com",
-            }
     if settings.pages:
         config["html"]["baseurl"] = settings.pages
     return yaml.safe_dump(config, sort_keys=True)

@@ -148,7 +148,8 @@ def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
     return run
 
 
-def _cached(name: str, page: Path, cache_path: Path) -> Run | None:
+def stored_run(name: str, page: Path, cache_path: Path) -> Run | None:
+    """The run whose outputs Sphinx will find for this page, None if there is none."""
     try:
         data = get_cache(cache_path).match_cache_notebook(page_notebook(page)).data
     except KeyError:
@@ -167,7 +168,7 @@ def execute(lessons: Sequence[Lesson], pages: Path, cache_path: Path, library: P
     runs: dict[str, Run] = {}
     missing: list[Lesson] = []
     for lesson in lessons:
-        run = _cached(lesson.name, pages / f"{lesson.name}.md", cache_path)
+        run = stored_run(lesson.name, pages / f"{lesson.name}.md", cache_path)
         if run:
             runs[lesson.name] = run
         else:

@@ -59,7 +59,10 @@ def _check_alt(alt: str | None, node: nodes.Node) -> None:
 
 
 def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Show an exercise's kind and duration; drop ids that stand on a page more than once."""
+    """Show an exercise's kind and duration; drop repeated ids and what live code would need."""
+    for node in list(doctree.findall(nodes.raw)):
+        if "x-thebe-config" in node.astext() or node.astext().startswith("<script>kernelName"):
+            node.parent.remove(node)
     for node in doctree.findall(nodes.Element):
         if node.get("ids"):
             node["ids"] = [name for name in node["ids"] if name not in _REPEATED_IDS]
@@ -87,6 +90,11 @@ def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict,
         # Live code through a remote service is not offered, and its script fails where it is not.
         if "thebe" not in str(getattr(script, "filename", script) or "").lower()
         and "thebe" not in str(getattr(script, "attributes", {}).get("body", "")).lower()
+    ]
+    context["css_files"] = [
+        sheet
+        for sheet in context.get("css_files", [])
+        if "thebe" not in str(getattr(sheet, "filename", sheet))
     ]
     if context.get("body"):
         # A name for screen readers that differs from the words on the button misleads them.
