@@ -4,6 +4,8 @@ Matplotlib is imported when a figure function is called, not before, so that sol
 :func:`progress` without paying for it.
 """
 
+from .attention_map import attention_map
 from .progress import progress, progress_enabled
+from .style import COLOURS, use_style
 
-__all__ = ["progress", "progress_enabled"]
+__all__ = ["COLOURS", "attention_map", "progress", "progress_enabled", "use_style"]
