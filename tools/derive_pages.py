@@ -16,7 +16,7 @@ import yaml
 
 import settings as project
 from ledger import write_ledger
-from lesson_source import Exercise, Lesson, Solution
+from lesson_source import Directive, Exercise, Lesson, Solution, walk
 from library_imports import Library, fingerprint
 from numbering import Book, read_book
 from settings import ROOT, Settings
@@ -45,6 +45,11 @@ def page(lesson: Lesson, kernel_hash: str) -> str:
     }
     head = [f"{key}: {json.dumps(value)}" for key, value in front.items()]
     replace(1, lesson.front_matter_lines, ["---", *head, "---"])
+    for block in walk(lesson.blocks):
+        if isinstance(block, Directive) and "nonumber" in block.options:
+            # Sphinx would make up a label that the next lesson's makes up as well.
+            at = lines.index(":nonumber:", block.line)
+            lines[at] = f":nonumber:\n:label: unnumbered-{lesson.name}-{block.line}"
     for block in lesson.blocks:
         if isinstance(block, Exercise):
             effort = f"kind-{block.kind} minutes-{block.minutes} points-{block.points}"

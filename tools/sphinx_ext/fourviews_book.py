@@ -99,6 +99,10 @@ def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict,
     if context.get("body"):
         # A name for screen readers that differs from the words on the button misleads them.
         context["body"] = context["body"].replace(' aria-label="Toggle hidden content"', "")
+        # An unnumbered statement and its title carry the same id.
+        context["body"] = re.sub(
+            r'(<p class="admonition-title") id="unnumbered-[^"]*"', r"\1", context["body"]
+        )
     notebook = Path(app.config.fourviews_notebooks) / f"{pagename}.ipynb"
     if app.config.fourviews_notebooks and notebook.exists():
         button = {
