@@ -83,3 +83,18 @@ def test_importing_display_does_not_import_matplotlib():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert answer.stdout.strip() == "False"
+
+
+def test_no_widget_warning_in_a_kernel_without_ipywidgets():
+    code = (
+        "import sys, warnings; warnings.simplefilter('error');"
+        "sys.modules['ipywidgets'] = None;"
+        "from IPython.core.interactiveshell import InteractiveShell;"
+        "shell = InteractiveShell.instance(); shell.config.IPKernelApp.name = 'kernel';"
+        "from fourviews.display import progress;"
+        "print(list(progress(range(2), enabled=False)))"
+    )
+    pytest.importorskip("IPython")
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert answer.returncode == 0 and answer.stderr == "", answer.stderr
+    assert answer.stdout.strip() == "[0, 1]"

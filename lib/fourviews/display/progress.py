@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable
 from typing import Any
 
-from tqdm.auto import tqdm as _auto_tqdm
-from tqdm.std import tqdm as _plain_tqdm
+from tqdm.std import tqdm
 
 # Shorter work is over before a bar could be read.
 _SECONDS_BEFORE_SHOWN = 1.0
@@ -76,9 +76,7 @@ def progress(
             " (give a number of steps as total=…)"
         )
     shown = progress_enabled(enabled)
-    # The automatic class draws notebook widgets when it can; building one for a hidden bar would
-    # still ask for ipywidgets, so hidden bars are plain ones.
-    bar = _auto_tqdm if shown else _plain_tqdm
+    bar = _bar_class() if shown else tqdm
     return bar(
         iterable,
         total=total,
@@ -88,3 +86,15 @@ def progress(
         leave=False,
         dynamic_ncols=True,
     )
+
+
+def _bar_class() -> type[tqdm]:
+    """The notebook's bar in a notebook with widgets, the terminal's bar everywhere else.
+
+    tqdm's own choice, ``tqdm.auto``, warns on import in a notebook without ipywidgets.
+    """
+    if importlib.util.find_spec("ipywidgets") is None:
+        return tqdm
+    from tqdm.auto import tqdm as automatic
+
+    return automatic
