@@ -87,7 +87,7 @@ def test_importing_display_does_not_import_matplotlib():
 
 def test_no_widget_warning_in_a_kernel_without_ipywidgets():
     code = (
-        "import sys, warnings; warnings.simplefilter('error');"
+        "import sys, warnings; warnings.simplefilter('always');"
         "sys.modules['ipywidgets'] = None;"
         "from IPython.core.interactiveshell import InteractiveShell;"
         "shell = InteractiveShell.instance(); shell.config.IPKernelApp.name = 'kernel';"
