@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ledger
 import pytest
 from hypothesis import settings
+
+import ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -50,8 +50,7 @@ class Clock:
 def report(run: Run) -> str:
     how = "stored" if run.cached else "ran"
     return (
-        f"   {run.name:<32} {how:<7} {run.cpu_seconds:6.1f} CPU-s "
-        f"{run.memory_bytes / 1e6:6.0f} MB"
+        f"   {run.name:<32} {how:<7} {run.cpu_seconds:6.1f} CPU-s {run.memory_bytes / 1e6:6.0f} MB"
     )
 
 

@@ -131,4 +131,3 @@ def derive(
         elif path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     return book
-

@@ -164,7 +164,7 @@ def stored_run(name: str, page: Path, cache_path: Path) -> Run | None:
 def execute(lessons: Sequence[Lesson], pages: Path, cache_path: Path, library: Path) -> list[Run]:
     """Outputs of all `lessons` in the cache, run where they are missing; errors say where."""
     cache_path.mkdir(parents=True, exist_ok=True)
-    get_cache(cache_path).db  # made once, before several processes would each try to
+    get_cache(cache_path).list_cache_records()  # makes the database, before several processes try
     runs: dict[str, Run] = {}
     missing: list[Lesson] = []
     for lesson in lessons:

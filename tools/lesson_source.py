@@ -91,7 +91,9 @@ BUDGET_SECONDS = {"lesson": 45, "lab": 120}
 
 _FENCE = re.compile(r"(`{3,}|~{3,}|:{3,})(.*)$")
 _DIRECTIVE = re.compile(r"\{([^}]*)\}[ \t]*(.*)$")
-_GATE_LIKE = re.compile(r"(exercise|solution)\s*[-_ ]?\s*(start|end|begin|stop|strat|satrt)\b", re.I)
+_GATE_LIKE = re.compile(
+    r"(exercise|solution)\s*[-_ ]?\s*(start|end|begin|stop|strat|satrt)\b", re.I
+)
 _TARGET = re.compile(r"\(([^)\s]+)\)=\s*$")
 _LABEL = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
 _BUILD_ONLY = ("myst_nb", "sphinx", "jupyter_book")
@@ -307,9 +309,14 @@ class _Reader:
             self.fail(1, f"front matter: unknown key fourviews.{sorted(own)[0]}")
         most = BUDGET_SECONDS["lab" if self.path.stem.endswith("_lab") else "lesson"]
         budget = own.get("budget_seconds", most)
-        if not isinstance(budget, int | float) or isinstance(budget, bool) or not 0 < budget <= most:
+        if (
+            not isinstance(budget, int | float)
+            or isinstance(budget, bool)
+            or not 0 < budget <= most
+        ):
             self.fail(
-                1, f"front matter: budget_seconds is {budget!r}; it may lower {most} s, not raise it"
+                1,
+                f"front matter: budget_seconds is {budget!r}; it may lower {most} s, not raise it",
             )
         return end + 1, float(budget)
 
@@ -353,7 +360,10 @@ class _Reader:
                 self.fail(exercise.line, f"exercise {exercise.label} has no solution")
         for block in folded:
             if isinstance(block, Cell) and {"stub", "check", "hidden-check"} & set(block.tags):
-                self.fail(block.line, "tags stub and check belong in an exercise, hidden-check in a solution")
+                self.fail(
+                    block.line,
+                    "tags stub and check belong in an exercise, hidden-check in a solution",
+                )
         return folded
 
     def gate_options(self, block: Directive, known: Sequence[str]) -> None:
@@ -427,7 +437,9 @@ class _Reader:
                 )
             )
             if numbered and inside_solution:
-                self.fail(block.line, "a solution cannot hold numbered objects: leave out the label")
+                self.fail(
+                    block.line, "a solution cannot hold numbered objects: leave out the label"
+                )
 
     # Blocks
 
@@ -484,9 +496,7 @@ class _Reader:
                     self.fail(number, "a heading cannot stand in a directive")
                 flush()
                 blocks.append(
-                    Heading(
-                        number, len(heading.group(1)), heading.group(2), target and target[1]
-                    )
+                    Heading(number, len(heading.group(1)), heading.group(2), target and target[1])
                 )
                 target = None
             elif re.match(r"#+[^ #]", text):
@@ -532,7 +542,9 @@ class _Reader:
         end = self.closing(lines, at, marks, number)
         body = list(lines[at + 1 : end])
         if marks.startswith("`") and "`" in info:
-            self.fail(number, "a backtick in the first line of a fence undoes it: use $…$, no roles")
+            self.fail(
+                number, "a backtick in the first line of a fence undoes it: use $…$, no roles"
+            )
         directive = _DIRECTIVE.match(info)
         if not directive:
             if "{" in info or marks.startswith(":"):
@@ -541,7 +553,9 @@ class _Reader:
             for inner_number, inner in body:
                 self.no_gate(inner_number, inner)
                 if re.match(r"\s*(`{3,}|~{3,})", inner):
-                    self.fail(inner_number, "a fence inside a code block: was the block above closed?")
+                    self.fail(
+                        inner_number, "a fence inside a code block: was the block above closed?"
+                    )
             blocks.append(Prose(number, list(lines[at : end + 1])))
             return end + 1
         name, argument = directive.group(1), directive.group(2).strip()
@@ -593,7 +607,10 @@ class _Reader:
                 self.fail(number, "{index} takes its entries as argument")
             return
         if not text:
-            self.fail(number, f"{{{name}}} is empty" + (": a figure needs a caption" if name == "figure" else ""))
+            self.fail(
+                number,
+                f"{{{name}}} is empty" + (": a figure needs a caption" if name == "figure" else ""),
+            )
         if name == "math":
             if any(not inner.strip() for _, inner in self.trimmed(block.body)):
                 self.fail(number, "blank line in displayed maths")
@@ -616,7 +633,9 @@ class _Reader:
         if name.startswith("prf:") and name != "prf:proof":
             if "nonumber" in options:
                 if "label" in options:
-                    self.fail(number, f"{{{name}}}: `:label:` without a number cannot be referred to")
+                    self.fail(
+                        number, f"{{{name}}}: `:label:` without a number cannot be referred to"
+                    )
             elif not options.get("label"):
                 self.fail(number, f"{{{name}}} needs `:label:`")
             else:
@@ -673,7 +692,9 @@ class _Reader:
         if rest.strip():
             match = re.fullmatch(r"\s*\(([^)]+)\)\s*", rest)
             if not match:
-                self.fail(lines[end][0], f"after `$$` only `(label)` may follow, got {rest.strip()!r}")
+                self.fail(
+                    lines[end][0], f"after `$$` only `(label)` may follow, got {rest.strip()!r}"
+                )
             label = match.group(1)
             self.claim_label(label, lines[end][0])
         body = [part for part in body if part]
@@ -732,13 +753,17 @@ class _Reader:
             cell.caption = str(figure.get("caption") or "").strip()
             cell.name = str(figure.get("name") or "").strip()
             if not (cell.caption and cell.name and cell.alt):
-                self.fail(cell.line, "a figure needs mystnb.figure caption and name, and mystnb.image alt")
+                self.fail(
+                    cell.line, "a figure needs mystnb.figure caption and name, and mystnb.image alt"
+                )
             self.claim_label(cell.name, cell.line)
 
     def check_code(self, source: str, line: int) -> None:
         for offset, text in enumerate(source.split("\n")):
             if re.match(r"\s*[%!]", text):
-                self.fail(line + offset, f"magic command {text.strip()!r}: lessons are plain Python")
+                self.fail(
+                    line + offset, f"magic command {text.strip()!r}: lessons are plain Python"
+                )
         try:
             tree = ast.parse(source)
         except SyntaxError as error:

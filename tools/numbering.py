@@ -119,7 +119,9 @@ def _number_lesson(book: Book, lesson: Lesson, chapter: int) -> None:
     book.titles[lesson.name] = lesson.title
     for block in walk(lesson.blocks):
         if isinstance(block, Heading) and block.target:
-            entry = Entry(block.target, lesson.name, "section", "", block.text, anchor(block.target))
+            entry = Entry(
+                block.target, lesson.name, "section", "", block.text, anchor(block.target)
+            )
             _add(book, entry, shown_as, block.line)
         elif isinstance(block, Math) and block.label:
             add(block, block.label, "equation", "equation", "", anchor(f"equation-{block.label}"))

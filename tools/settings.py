@@ -43,7 +43,9 @@ def load(root: Path = ROOT, *, use_environment: bool = True) -> Settings:
         values[key] = value.strip().rstrip("/")
     for key in ("repository", "pages"):
         if values[key] and not re.fullmatch(r"https?://[^\s/]+(/[^\s]*)?", values[key]):
-            raise ValueError(f"{key} = {values[key]!r} in [tool.fourviews]: need an http(s) address")
+            raise ValueError(
+                f"{key} = {values[key]!r} in [tool.fourviews]: need an http(s) address"
+            )
     if not re.fullmatch(r"[\w.-]+", values["tag"]):
         raise ValueError(f"tag = {values['tag']!r} in [tool.fourviews]: need a release tag")
     return Settings(**values)

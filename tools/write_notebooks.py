@@ -51,9 +51,7 @@ def install_cell(settings: Settings) -> str:
         ]
         also: list[str] = []
     else:
-        line = (
-            f"fourviews[lessons,data] @ git+{settings.repository}@{settings.tag}"
-        )
+        line = f"fourviews[lessons,data] @ git+{settings.repository}@{settings.tag}"
         also = ["import subprocess", "import sys"]
         otherwise = [
             f'    package = "{line}"',
@@ -244,15 +242,15 @@ class NotebookWriter:
         source = block.argument
         if self.settings.github_path and not re.match(r"https?:", source):
             # A notebook opened on Colab stands alone: the picture comes from the repository.
-            source = (
-                f"{self.settings.repository}/raw/{self.settings.tag}/book/{source.lstrip('/')}"
-            )
+            source = f"{self.settings.repository}/raw/{self.settings.tag}/book/{source.lstrip('/')}"
         return f"![{block.options['alt']}]({source})\n\n**{entry.name}.** {caption}"
 
     def rows(self, block: Directive) -> str:
         rows = [
             [
-                " ".join(self.inline(text, number) for number, text in cell).replace("|", r"\|").strip()
+                " ".join(self.inline(text, number) for number, text in cell)
+                .replace("|", r"\|")
+                .strip()
                 for cell in row
             ]
             for row in list_table(block, self.fail)
@@ -284,7 +282,11 @@ class NotebookWriter:
                 out.append(text)
             elif fence is not None:
                 out.append(text)
-                if text.strip() and set(text.strip()) == {fence[0]} and len(text.strip()) >= len(fence):
+                if (
+                    text.strip()
+                    and set(text.strip()) == {fence[0]}
+                    and len(text.strip()) >= len(fence)
+                ):
                     fence = None
             elif not text.strip():
                 flush()
@@ -311,7 +313,9 @@ class NotebookWriter:
             elif char == "$":
                 end = _closing_dollar(text, at + 1)
                 if end < 0:
-                    self.fail(here(), "`$` without a second one in the paragraph; write \\$ for the sign")
+                    self.fail(
+                        here(), "`$` without a second one in the paragraph; write \\$ for the sign"
+                    )
                 out.append(text[at : end + 1])
                 at = end + 1
             elif char == "`":
@@ -335,7 +339,9 @@ class NotebookWriter:
                 out.append(self.link(link.group(1), link.group(2), here()))
                 at += link.end()
             elif char == "!" and re.match(r"!\[", text[at:]):
-                self.fail(here(), "pictures stand in {figure}, with name, alternative text and caption")
+                self.fail(
+                    here(), "pictures stand in {figure}, with name, alternative text and caption"
+                )
             else:
                 out.append(char)
                 at += 1

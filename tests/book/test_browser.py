@@ -7,10 +7,11 @@ import http.server
 import threading
 from pathlib import Path
 
-import find_chromium
-import numbering
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
+
+import find_chromium
+import numbering
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numbering
 import pytest
+
+import numbering
 
 _spec = importlib.util.spec_from_file_location(
     "sandbox_book", Path(__file__).with_name("sandbox_book.py")
@@ -120,7 +121,9 @@ def test_withheld_solutions_are_nowhere_in_what_is_published(built):
                 assert canary.encode() not in content, path
     assert practice
     page = (root / "_build" / "html" / f"{FIRST}.html").read_text(encoding="utf-8")
-    assert re.search(r'class="solution dropdown admonition"|class="dropdown solution admonition"', page)
+    assert re.search(
+        r'class="solution dropdown admonition"|class="dropdown solution admonition"', page
+    )
     assert not (root / "_build" / "html" / "_sources").exists()
 
 
@@ -129,7 +132,9 @@ def test_no_page_names_another_site_for_a_script_style_or_picture(built):
     for path in (root / "_build" / "html").glob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"<(script|img|iframe)\b[^>]*\bsrc=\"(https?:)?//", text), path
-        assert not re.search(r"<link\b[^>]*rel=\"(stylesheet|preload)\"[^>]*href=\"(https?:)?//", text)
+        assert not re.search(
+            r"<link\b[^>]*rel=\"(stylesheet|preload)\"[^>]*href=\"(https?:)?//", text
+        )
         assert "thebe" not in text.lower()
 
 
@@ -210,13 +215,19 @@ def test_a_failing_cell_fails_the_build_and_is_named(built, edit):
 
 def test_a_lesson_over_its_budget_fails_the_build(built, edit):
     root, _ = built
-    edit(f"lessons_src/{SECOND}.md", "name: python3}\n", "name: python3}\nfourviews: {budget_seconds: 1}\n")
+    edit(
+        f"lessons_src/{SECOND}.md",
+        "name: python3}\n",
+        "name: python3}\nfourviews: {budget_seconds: 1}\n",
+    )
     busy = "import time\nwhile time.process_time() < 3.0:\n    pass\nfrom fourviews import probe_b"
     edit(f"lessons_src/{SECOND}.md", "from fourviews import probe_b", busy)
     for attempt in ("run", "stored"):
         done = sandbox_book.build(root)
         assert done.returncode != 0, attempt
-        assert re.search(rf"lessons_src/{SECOND}\.md: took [23]\.\d CPU-seconds, its budget is 1", done.stderr)
+        assert re.search(
+            rf"lessons_src/{SECOND}\.md: took [23]\.\d CPU-seconds, its budget is 1", done.stderr
+        )
 
 
 def test_a_lesson_over_the_memory_limit_is_named(built, edit):
@@ -229,9 +240,7 @@ def test_a_lesson_over_the_memory_limit_is_named(built, edit):
 
 def test_a_picture_without_alternative_text_fails_the_build(built, edit):
     root, _ = built
-    picture = (
-        "import matplotlib.pyplot as plt\nplt.plot([0, 1])\nplt.show()\nfrom fourviews import probe_b"
-    )
+    picture = "import matplotlib.pyplot as plt\nplt.plot([0, 1])\nplt.show()\nfrom fourviews import probe_b"
     edit(f"lessons_src/{SECOND}.md", "from fourviews import probe_b", picture)
     done = sandbox_book.build(root)
     assert done.returncode != 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import library_imports
 import pytest
+
+import library_imports
 
 FILES = {
     "__init__.py": "from importlib import import_module\n\ndef __getattr__(name):\n"

@@ -7,8 +7,9 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numbering
 import pytest
+
+import numbering
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
@@ -39,7 +40,12 @@ class Page(HTMLParser):
             self.links.append(values["href"])
         if tag in ("img", "script", "iframe", "source") and values.get("src"):
             self.loaded.append(values["src"])
-        if tag == "link" and values.get("rel") in ("stylesheet", "preload", "icon", "shortcut icon"):
+        if tag == "link" and values.get("rel") in (
+            "stylesheet",
+            "preload",
+            "icon",
+            "shortcut icon",
+        ):
             self.loaded.append(values["href"])
 
 
@@ -109,7 +115,9 @@ def test_download_leads_to_the_plain_notebook(pages, name):
 @pytest.mark.parametrize("name", BOOK.lessons)
 def test_figures_are_numbered_and_captioned(pages, name):
     text = pages[name].path.read_text(encoding="utf-8")
-    figures = [entry for entry in BOOK.entries.values() if entry.page == name and entry.kind == "figure"]
+    figures = [
+        entry for entry in BOOK.entries.values() if entry.page == name and entry.kind == "figure"
+    ]
     assert figures, "a lesson begins with a picture"
     for entry in figures:
         assert re.search(rf'id="{entry.anchor}"', text)

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import derive_pages
 import nbformat
-import numbering
 import pytest
+
+import derive_pages
+import numbering
 import write_notebooks
 from lesson_source import SourceError
 from settings import Settings
@@ -211,8 +212,6 @@ def test_the_first_cell_says_what_is_missing_without_failing():
 def test_no_interactive_backend_and_no_builder_in_lessons(name):
     text = (ROOT / "book" / f"{name}.ipynb").read_text(encoding="utf-8")
     code = "\n".join(
-        "".join(cell["source"])
-        for cell in json.loads(text)["cells"]
-        if cell["cell_type"] == "code"
+        "".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"
     )
     assert not re.search(r"^\s*[%!]|ipympl|myst_nb", code, re.M)

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lesson_source
 import pytest
+
+import lesson_source
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted((ROOT / "lessons_src").glob("*.md"))

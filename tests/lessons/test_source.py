@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lesson_source
 import pytest
+
+import lesson_source
 from lesson_source import SourceError
 
 HEAD = """\
@@ -62,24 +63,35 @@ def test_a_lesson_with_exercise_and_solution_is_read(tmp_path):
 
 
 REFUSED = {
-    "indented gate": (EXERCISE + SOLUTION.replace("```{solution-start}", " ```{solution-start}"), 11),
+    "indented gate": (
+        EXERCISE + SOLUTION.replace("```{solution-start}", " ```{solution-start}"),
+        11,
+    ),
     "gate in a quotation": (EXERCISE + "> ```{solution-start} ex-a\n> ```\n", 11),
     "gate in a list": (EXERCISE + "- ```{solution-start} ex-a\n  ```\n", 11),
     "misspelt gate": (EXERCISE + SOLUTION.replace("solution-start", "solution-strat"), 11),
-    "gate with an underscore": (EXERCISE + SOLUTION.replace("solution-start", "solution_start"), 11),
+    "gate with an underscore": (
+        EXERCISE + SOLUTION.replace("solution-start", "solution_start"),
+        11,
+    ),
     "gate in capitals": (EXERCISE + SOLUTION.replace("solution-start", "Solution-Start"), 11),
     "gate with a blank": (EXERCISE + SOLUTION.replace("{solution-start}", "{ solution-start}"), 11),
     "gate with four backticks": (
-        EXERCISE + SOLUTION.replace("```{solution-start} ex-a\n```", "````{solution-start} ex-a\n````"),
+        EXERCISE
+        + SOLUTION.replace("```{solution-start} ex-a\n```", "````{solution-start} ex-a\n````"),
         11,
     ),
     "gate fenced by colons": (
-        EXERCISE + SOLUTION.replace("```{solution-start} ex-a\n```", ":::{solution-start} ex-a\n:::"),
+        EXERCISE
+        + SOLUTION.replace("```{solution-start} ex-a\n```", ":::{solution-start} ex-a\n:::"),
         11,
     ),
     "gate without braces": (EXERCISE + "solution-start ex-a\n\nSECRET\n", 11),
     "gate in a code block": (EXERCISE + "```text\n```{solution-start} ex-a\n```\n", 12),
-    "gate in a code cell": (EXERCISE + "```{code-cell} ipython3\n# solution-start ex-a\nx = 1\n```\n", 12),
+    "gate in a code cell": (
+        EXERCISE + "```{code-cell} ipython3\n# solution-start ex-a\nx = 1\n```\n",
+        12,
+    ),
     "gate in a directive": (EXERCISE + "````{note}\n" + SOLUTION + "````\n", 12),
     "missing end": (EXERCISE + SOLUTION.replace("```{solution-end}\n```\n", ""), 11),
     "missing start": (EXERCISE + "SECRET\n\n```{solution-end}\n```\n", 13),
@@ -89,7 +101,8 @@ REFUSED = {
     "exercise without solution": (EXERCISE, 1),
     "solution of another exercise": (EXERCISE + SOLUTION.replace("ex-a", "ex-b"), 11),
     "text inside the gate's fence": (
-        EXERCISE + SOLUTION.replace("```{solution-start} ex-a\n", "```{solution-start} ex-a\nSECRET\n"),
+        EXERCISE
+        + SOLUTION.replace("```{solution-start} ex-a\n", "```{solution-start} ex-a\nSECRET\n"),
         11,
     ),
     "end of the wrong kind": (EXERCISE + SOLUTION.replace("solution-end", "exercise-end"), 16),
@@ -114,7 +127,10 @@ REFUSED = {
     "unknown cell option": ("```{code-cell} ipython3\n:load: file.py\n\nx = 1\n```\n", 1),
     "code cell in a directive": ("````{note}\n```{code-cell} ipython3\nx = 1\n```\n````\n", 2),
     "indented code cell": ("- item\n\n  ```{code-cell} ipython3\n  x = 1\n  ```\n", 3),
-    "code cell in a dropdown": (":::{dropdown} More\n```{code-cell} ipython3\nx = 1\n```\n:::\n", 2),
+    "code cell in a dropdown": (
+        ":::{dropdown} More\n```{code-cell} ipython3\nx = 1\n```\n:::\n",
+        2,
+    ),
     "unknown directive": ("```{sidebar} Title\ntext\n```\n", 1),
     "directive not split from its brace": ("``` {note\ntext\n```\n", 1),
     "backtick in a title": ("```{prf:theorem} On {math}`E`\n:label: thm-e\ntext\n```\n", 1),
@@ -141,7 +157,10 @@ REFUSED = {
     "magic command": ("```{code-cell} ipython3\nx = 1\n%matplotlib widget\n```\n", 3),
     "shell command": ("```{code-cell} ipython3\n!pip install x\n```\n", 2),
     "syntax error": ("```{code-cell} ipython3\nx = 1\ny = = 2\n```\n", 3),
-    "import of the book's machinery": ("```{code-cell} ipython3\nfrom myst_nb import glue\n```\n", 2),
+    "import of the book's machinery": (
+        "```{code-cell} ipython3\nfrom myst_nb import glue\n```\n",
+        2,
+    ),
     "footnote": ("word[^1]\n", 1),
     "metadata at a break": ('+++ {"tags": ["solution"]}\n', 1),
     "tab": ("a\tb\n", 1),

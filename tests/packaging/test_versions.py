@@ -8,9 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import settings
 import yaml
 from packaging.requirements import Requirement
+
+import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -106,8 +107,15 @@ def test_make_installs_extras_that_exist():
 
 def test_lower_bounds_are_no_higher_than_colab_ships():
     """What Colab has had for long; a higher bound would replace its torch by another build."""
-    shipped = {"numpy": "2.0.2", "scipy": "1.13.1", "torch": "2.5.1", "tqdm": "4.67.1",
-               "matplotlib": "3.8.0", "scikit-learn": "1.5.2", "pyarrow": "17.0.0"}
+    shipped = {
+        "numpy": "2.0.2",
+        "scipy": "1.13.1",
+        "torch": "2.5.1",
+        "tqdm": "4.67.1",
+        "matplotlib": "3.8.0",
+        "scikit-learn": "1.5.2",
+        "pyarrow": "17.0.0",
+    }
     wanted = {requirement.name: requirement for requirement in requirements()}
     for name, version in shipped.items():
         assert wanted[name].specifier.contains(version), str(wanted[name])
@@ -133,7 +141,12 @@ def test_the_address_is_said_once():
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("REPOSITORY", "github.com/a/b"), ("REPOSITORY", "https://a b"), ("TAG", "v1; rm"), ("PAGES", "x")],
+    [
+        ("REPOSITORY", "github.com/a/b"),
+        ("REPOSITORY", "https://a b"),
+        ("TAG", "v1; rm"),
+        ("PAGES", "x"),
+    ],
 )
 def test_malformed_settings_are_refused(monkeypatch, variable, value):
     monkeypatch.setenv(f"FOURVIEWS_{variable}", value)

@@ -12,8 +12,9 @@ import venv
 import zipfile
 from pathlib import Path
 
-import lesson_source
 import pytest
+
+import lesson_source
 import settings
 import write_notebooks
 
@@ -160,14 +161,14 @@ def test_a_failed_install_is_said_in_one_line(tmp_path):
     code += write_notebooks.install_cell(where)
     done = run(sys.executable, "-c", code, cwd=tmp_path, PIP_RETRIES="0", PIP_TIMEOUT="5")
     assert done.returncode == 0
-    assert done.stdout.startswith("Could not install fourviews[lessons,data] @ git+https://127.0.0.1")
+    assert done.stdout.startswith(
+        "Could not install fourviews[lessons,data] @ git+https://127.0.0.1"
+    )
     assert done.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 def test_the_plain_notebook_holds_the_same_code(path):
     notebook = json.loads((ROOT / "book" / f"{path.stem}.ipynb").read_text(encoding="utf-8"))
-    code = [
-        "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
-    ]
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert code[1:] == [cell.source for cell in lesson_source.read(path).cells(solutions=False)]
