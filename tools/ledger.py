@@ -31,9 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 import lesson_source
 import settings
-import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -3,6 +3,7 @@ import os
 import time
 
 import pytest
+
 from fourviews.data.cache import atomic_write, cache_dir, locked
 
 

@@ -1,6 +1,7 @@
 import hashlib
 
 import pytest
+
 from fourviews.data.checksums import ChecksumError, digest, parse_checksum, verify
 
 

@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 
 import pytest
+
 from fourviews.data.checksums import ChecksumError
 from fourviews.data.download import DownloadError, download
 

@@ -6,6 +6,7 @@ import tarfile
 import zipfile
 
 import pytest
+
 from fourviews.data.extraction import UnsafeArchiveError, extract
 
 LIMIT = 1_000_000

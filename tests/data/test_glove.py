@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+
 from fourviews import data
 from fourviews.data import glove as glove_function
 from fourviews.data import tokenize

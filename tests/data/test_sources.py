@@ -5,6 +5,7 @@ import io
 import tarfile
 
 import pytest
+
 from fourviews.data import ChecksumError, DataNotFoundError
 from fourviews.data.download import DownloadError
 from fourviews.data.sources import Archive, DataSet, Substitute, locate

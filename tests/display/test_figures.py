@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+
 from fourviews.display import COLOURS, attention_map, use_style
 
 matplotlib = pytest.importorskip("matplotlib")

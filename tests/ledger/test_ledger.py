@@ -10,8 +10,9 @@ import re
 import textwrap
 from pathlib import Path
 
-import ledger
 import pytest
+
+import ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 
