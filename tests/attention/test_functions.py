@@ -4,6 +4,9 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from fourviews.attention import (
     attention,
     attention_weights,
@@ -13,8 +16,6 @@ from fourviews.attention import (
     relu_attention,
     softmax_attention,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KINDS = ("softmax", "relu", "linear")
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from fourviews.attention import (
     DecoderBlock,
     EncoderBlock,
@@ -11,8 +14,6 @@ from fourviews.attention import (
     causal_mask,
     padding_mask,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 KINDS = ("softmax", "relu", "linear")
 D = torch.float64
