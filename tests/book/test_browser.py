@@ -229,7 +229,7 @@ def test_solutions_are_folded_until_asked_for(browser, address, name):
             content = solutions.nth(index).locator("section").first
             assert not content.is_visible()
         if practice:
-            solutions.first.locator("button, summary, .admonition-title").first.click()
+            solutions.first.locator("button.toggle-button").click()
             assert solutions.first.locator("section").first.is_visible()
 
 
@@ -257,7 +257,7 @@ def test_buttons_have_names(browser, address, name):
             """() => [...document.querySelectorAll('button, a[href]')]
                 .filter(e => e.checkVisibility() && !e.closest('.headerlink')
                     && !(e.getAttribute('aria-label') || e.title || e.dataset.bsTitle
-                         || e.getAttribute('data-bs-original-title') || e.innerText.trim()
+                         || e.getAttribute('data-bs-original-title') || e.textContent.trim()
                          || e.querySelector('img[alt], svg title')))
                 .map(e => e.outerHTML.slice(0, 160))"""
         )
