@@ -10,6 +10,7 @@ understood, a cell fails, a lesson is over its budget, or Sphinx has anything to
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import subprocess
 import sys
@@ -52,6 +53,21 @@ def report(run: Run) -> str:
     return (
         f"   {run.name:<32} {how:<7} {run.cpu_seconds:6.1f} CPU-s {run.memory_bytes / 1e6:6.0f} MB"
     )
+
+
+def looks(root: Path) -> str:
+    """Hash of style sheets, notebooks, templates and the book's extension.
+
+    Sphinx copies these only when it writes some page, and it writes pages only when their text or
+    its configuration has changed. So this hash is part of the configuration.
+    """
+    digest = hashlib.sha256()
+    for folder in (root / "book", root / "tools" / "sphinx_ext"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.suffix in (".css", ".svg", ".js", ".html", ".py", ".ipynb"):
+                digest.update(f"\0{path.relative_to(root).as_posix()}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool, strict: bool) -> int:
@@ -97,6 +113,7 @@ def build(
         config_path = tree / "_config.yml"
         config = yaml.safe_load(config_path.read_text(encoding="utf-8"))
         config["sphinx"]["config"]["fourviews_notebooks"] = str(notebooks)
+        config["sphinx"]["config"]["fourviews_looks"] = looks(root)
     wanted, never_run = list(book.lessons.values()), []
     if lesson is not None:
         if lesson not in book.lessons:

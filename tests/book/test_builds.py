@@ -255,6 +255,15 @@ def test_a_broken_reference_fails_the_build(built, edit):
     assert "no_such_page" in done.stdout + done.stderr
 
 
+def test_a_changed_style_sheet_reaches_the_pages(built, edit):
+    root, _ = built
+    edit("book/_assets/course.css", "/* A proof is", "/* canary-of-style; a proof is")
+    done = sandbox_book.build(root)
+    assert done.returncode == 0, done.stdout + done.stderr
+    styles = (root / "_build" / "html" / "_static" / "course.css").read_text(encoding="utf-8")
+    assert "canary-of-style" in styles
+
+
 def test_a_single_lesson_can_be_built(built):
     root, _ = built
     done = sandbox_book.build(root, "--lesson", SECOND)

@@ -157,6 +157,7 @@ def _numbers(app: Sphinx) -> dict[str, dict[str, str]]:
 def setup(app: Sphinx) -> dict[str, bool]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "author_year_round", RoundAuthorYear)
     app.add_config_value("fourviews_notebooks", "", "html")
+    app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)
     app.connect("doctree-resolved", tidy_boxes, priority=900)
