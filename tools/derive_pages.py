@@ -24,15 +24,24 @@ from settings import ROOT, Settings
 
 def page(lesson: Lesson, kernel_hash: str) -> str:
     """The MyST page of one lesson; `kernel_hash` decides when its stored outputs still hold."""
-    lines: list[str] = list(lesson.lines)
+    lines: list[str | None] = list(lesson.lines)
     modes = {exercise.label: exercise.mode for exercise in lesson.exercises()}
 
     def replace(first: int, last: int, new: list[str]) -> None:
-        """Put `new` in place of lines `first` to `last`, counted from 1, as many as there were."""
+        """Put `new` in place of lines `first` to `last`, counted from 1.
+
+        Where that makes one line more, a blank line after them is left out, so that later lines
+        keep their numbers.
+        """
         count = last - first + 1
         if len(new) > count:
             new = [*new[: count - 1], "\n".join(new[count - 1 :])]
+            absorb(last)
         lines[first - 1 : last] = new + [""] * (count - len(new))
+
+    def absorb(index: int) -> None:
+        if index < len(lines) and lines[index] == "":
+            lines[index] = None
 
     front = {
         "kernelspec": {
@@ -50,6 +59,7 @@ def page(lesson: Lesson, kernel_hash: str) -> str:
             # Sphinx would make up a label that the next lesson's makes up as well.
             at = lines.index(":nonumber:", block.line)
             lines[at] = f":nonumber:\n:label: unnumbered-{lesson.name}-{block.line}"
+            absorb(block.body[-1][0] + 1)  # the blank line after the closing fence
     for block in lesson.blocks:
         if isinstance(block, Exercise):
             effort = f"kind-{block.kind} minutes-{block.minutes} points-{block.points}"
@@ -61,7 +71,7 @@ def page(lesson: Lesson, kernel_hash: str) -> str:
             replace(*block.start, gate)
         elif isinstance(block, Solution):
             replace(block.line, block.last, [])
-    return "\n".join(lines)
+    return "\n".join(line for line in lines if line is not None)
 
 
 def book_config(root: Path, settings: Settings, cache: Path) -> str:
