@@ -1,0 +1,47 @@
+r"""Attention-like heads as convex programs, solved to certified global optimality.
+
+A *problem* (``MLP``, …) holds data, loss and norm; ``solve`` returns coefficients with
+objective, lower bound and relative gap; ``Solution.network()`` turns them into a two-layer
+network with the same objective, ``from_network`` goes back.  Source: Sahiner et al. (2022).
+"""
+
+from .arrangements import arrangement_bound, arrangements
+from .certificates import lower_bound
+from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .fista import fista
+from .frank_wolfe import frank_wolfe
+from .losses import CrossEntropy, Squared
+from .mlp import MLP
+from .network import MLPNetwork, TwoLayerNetwork
+from .norms import nuclear_norm, singular_value_threshold, spectral_norm
+from .problem import Problem
+from .reference import reference
+from .solution import Solution
+from .solve import solve
+from .splitting import splitting
+from .weight_map import from_network
+
+__all__ = [
+    "MLP",
+    "CrossEntropy",
+    "MLPNetwork",
+    "Problem",
+    "Solution",
+    "Squared",
+    "TwoLayerNetwork",
+    "arrangement_bound",
+    "arrangements",
+    "cone_decomposition",
+    "fista",
+    "frank_wolfe",
+    "from_network",
+    "lower_bound",
+    "nuclear_norm",
+    "project_cone",
+    "quasi_nuclear_norm",
+    "reference",
+    "singular_value_threshold",
+    "solve",
+    "spectral_norm",
+    "splitting",
+]

@@ -1,0 +1,90 @@
+"""Bookkeeping shared by the solvers: best iterate, best bound, history, progress bar."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch import Tensor
+
+from fourviews.display import progress as progress_bar
+
+from .certificates import lower_bound, relative_gap
+from .problem import Problem
+from .solution import Record, objective_at_zero
+
+__all__ = ["Log"]
+
+# Iterations without progress, beyond twice those that made the best gap, before a solve gives up.
+_PATIENCE = 1000
+
+
+class Log:
+    """Keeps the best objective with its point, the best lower bound, and when to check next.
+
+    The certificate is evaluated in float64 whatever the iterates' precision is.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        tol: float,
+        label: str,
+        total: int,
+        enabled: bool | None,
+        patience: int | None = _PATIENCE,
+    ):
+        self.patience = float("inf") if patience is None else patience
+        self.problem, self.tol = problem, tol
+        self.exact = problem.to(torch.float64)
+        self.at_zero = objective_at_zero(problem)
+        self.objective, self.bound = float("inf"), 0.0
+        self.best: object = None
+        self.history: list[Record] = []
+        self.started = time.perf_counter()
+        self.bar = progress_bar(total=total, label=label, enabled=enabled)
+        self.done, self.next_check = 0, 1
+        self.best_gap, self.best_gap_at = float("inf"), 0
+
+    def due(self, iteration: int) -> bool:
+        # Checks get rarer: their cost stays a fraction of the run's.
+        if iteration < self.next_check:
+            return False
+        self.next_check = max(iteration + 10, int(1.1 * iteration)) if iteration >= 10 else iteration + 3
+        return True
+
+    def record(
+        self,
+        iteration: int,
+        point: object,
+        objective: float,
+        prediction: Tensor,
+        *,
+        polar: float | None = None,
+        bound: float | None = None,
+    ) -> bool:
+        """Note a point; True when the best objective and the best bound are within ``tol``, or when
+        the gap has stopped shrinking, as it does at the limit of the iterates' precision."""
+        if objective < self.objective:
+            self.objective, self.best = objective, point
+        if bound is None:
+            bound = lower_bound(self.exact, prediction, polar=polar)
+        # Rounding may lift a tight bound above the objective by a few units in the last place.
+        self.bound = max(self.bound, bound)
+        self.history.append(
+            Record(iteration, time.perf_counter() - self.started, self.objective, min(self.bound, self.objective))
+        )
+        gap = self.gap
+        self.bar.update(iteration - self.done)
+        self.bar.set_postfix_str(f"gap {gap:.1e}")
+        self.done = iteration
+        if gap < 0.99 * self.best_gap:
+            self.best_gap, self.best_gap_at = gap, iteration
+        return gap <= self.tol or iteration > 2 * self.best_gap_at + self.patience
+
+    @property
+    def gap(self) -> float:
+        return relative_gap(self.objective, self.bound, self.at_zero)
+
+    def close(self) -> None:
+        self.bar.close()

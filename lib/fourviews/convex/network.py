@@ -1,0 +1,92 @@
+r"""Two-layer networks with weight decay, and factorisations that carry a convex optimum to them."""
+
+from __future__ import annotations
+
+import abc
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["MLPNetwork", "TwoLayerNetwork", "balanced_factors"]
+
+
+class TwoLayerNetwork(nn.Module, abc.ABC):
+    r"""Hidden units :math:`k = 1 … m` with first weight u_k and second weight v_k.
+
+    Parameters
+    ----------
+    first : (m, p) tensor
+        First-layer weights, flattened to one row a unit.
+    second : (m, q) tensor
+        Second-layer weights, likewise.
+    activation : {"linear", "gated_relu", "relu"}
+    gates : (m, p) tensor, optional
+        For ``"gated_relu"``: unit k is on where its *gate's* pre-activation is >= 0.  Gates are fixed.
+    pool : {None, "mean"}
+        Average the outputs over the tokens.
+    """
+
+    def __init__(
+        self,
+        first: Float[Tensor, "m p"],
+        second: Float[Tensor, "m q"],
+        *,
+        activation: str,
+        gates: Float[Tensor, "m p"] | None = None,
+        pool: str | None = None,
+    ) -> None:
+        super().__init__()
+        if len(first) != len(second):
+            raise ValueError(f"first has {len(first)} units, second has {len(second)}")
+        if (activation == "gated_relu") != (gates is not None):
+            raise ValueError('gates are needed for activation="gated_relu" and for no other')
+        if gates is not None and gates.shape != first.shape:
+            raise ValueError(f"gates must have first's shape {tuple(first.shape)}, got {tuple(gates.shape)}")
+        self.first = nn.Parameter(first.detach().clone())
+        self.second = nn.Parameter(second.detach().clone())
+        self.register_buffer("gates", None if gates is None else gates.detach().clone())
+        self.activation, self.pool = activation, pool
+
+    def weight_decay(self) -> Float[Tensor, ""]:
+        r""":math:`\tfrac12\sum_k(\|u_k\|^2 + \|v_k\|^2)`; times beta it is the regulariser."""
+        return 0.5 * (self.first.square().sum() + self.second.square().sum())
+
+    def activate(self, hidden: Tensor, gate: Tensor | None) -> Tensor:
+        """Apply the activation to pre-activations, given the gates' pre-activations."""
+        if self.activation == "linear":
+            return hidden
+        if self.activation == "relu":
+            return torch.relu(hidden)
+        return hidden * (gate >= 0)
+
+    @abc.abstractmethod
+    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *s c"]:
+        """Outputs, pooled if the network pools."""
+
+
+class MLPNetwork(TwoLayerNetwork):
+    r"""Two-layer perceptron :math:`f(X) = \sum_k \sigma(Xu_k)\,v_k^\top`, on every token alike.
+
+    Sahiner et al. (2022), (2), (6)–(8); no biases (append a constant feature for them).
+    """
+
+    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *s c"]:
+        gate = None if self.gates is None else X @ self.gates.T
+        output = self.activate(X @ self.first.T, gate) @ self.second
+        return output.mean(dim=-2) if self.pool == "mean" else output
+
+
+def balanced_factors(
+    Z: Float[Tensor, "G p q"], tolerance: float
+) -> tuple[Float[Tensor, "m p"], Float[Tensor, "m q"], Tensor]:
+    r"""Units :math:`u_k = \sqrt{\sigma_k}\,\cdot` left, :math:`v_k = \sqrt{\sigma_k}\,\cdot` right singular vector.
+
+    Their weight decay equals the nuclear norm.  Singular values up to ``tolerance`` times the
+    largest of all blocks are dropped.  Returns first and second weights and each unit's block.
+    """
+    u, s, vt = torch.linalg.svd(Z, full_matrices=False)
+    keep = s > tolerance * (s.max() if s.numel() else 0)
+    block, which = torch.nonzero(keep, as_tuple=True)
+    root = s[block, which].sqrt().unsqueeze(-1)
+    return u[block, :, which] * root, vt[block, which] * root, block

@@ -1,0 +1,458 @@
+r"""The convex program behind a two-layer head, in the form that every solver uses.
+
+.. math:: \min_Z\; L(A(Z)) + \beta\,\|Z\|
+
+A head says how a first layer acts on the data and how a second layer turns hidden values into
+outputs.  From the lifted variable :math:`Z = \sum_k u_k v_k^\top` of those two layers it
+derives the linear map ``A`` and its adjoint; the rest (losses, norms, solvers, certificates,
+CVXPY model, networks) is written once, for all heads.
+"""
+
+from __future__ import annotations
+
+import abc
+import copy
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .arrangements import arrangements
+from .cones import _project
+from .losses import CrossEntropy, Squared
+from .network import TwoLayerNetwork
+from .norms import nuclear_norm, polar_upper_bound, singular_value_threshold
+
+__all__ = ["Problem"]
+
+ACTIVATIONS = ("linear", "gated_relu", "relu")
+LOSSES = ("squared", "cross_entropy")
+DEFAULT_GATES = 64
+
+
+class Problem(abc.ABC):
+    r"""Base of all heads: data, loss, regularisation and gates, checked once.
+
+    Parameters
+    ----------
+    X : (n, s, d) or, if the head allows it, (n, d) array
+        Samples of tokens; numpy or torch, float32 or float64.
+    Y : array
+        Token-wise: (n, s, c) floats or (n, s) integer labels.  With ``pool="mean"`` or
+        without tokens: (n, c) floats or (n,) integer labels; (n,) floats are one output.
+    beta : float
+        Weight of the norm, at least 0.  Weight decay :math:`\tfrac\beta2\sum\|\cdot\|^2` on
+        both layers of the network equals :math:`\beta\|Z\|_*`.
+    activation : {"linear", "gated_relu", "relu"}
+    loss : {"squared", "cross_entropy"}
+        ½Σ(f − Y)², or softmax cross-entropy summed over samples (and tokens).  Neither averages.
+        Integer labels are one-hot under ``"squared"``; float targets under
+        ``"cross_entropy"`` are probability vectors.
+    pool : {None, "mean"}
+        Average the outputs over the tokens before the loss.
+    gates : (P, …) array, optional
+        Gate vectors in the shape of the head's first weight; a gate is on where its
+        pre-activation is >= 0.  For ``"relu"`` they name the candidate activation patterns.
+    n_gates : int, optional
+        Draw this many Gaussian gates instead (equal patterns are kept once).
+        Without ``gates`` and ``n_gates``, ``"gated_relu"`` draws 64 and ``"relu"`` takes all patterns.
+    classes : int, optional
+        Number of outputs for integer labels; ``max(Y) + 1`` if not given.
+    seed : int
+        Seed of the drawn gates.
+
+    Raises
+    ------
+    ValueError
+        Names the argument, what came and what is needed; before any work starts.
+    """
+
+    def __init__(
+        self,
+        X: Float[Tensor, "n *s d"] | np.ndarray,
+        Y: Tensor | np.ndarray,
+        *,
+        beta: float,
+        activation: str = "linear",
+        loss: str = "squared",
+        pool: str | None = None,
+        gates: Tensor | np.ndarray | None = None,
+        n_gates: int | None = None,
+        classes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        _one_of("activation", activation, ACTIVATIONS)
+        _one_of("loss", loss, LOSSES)
+        _one_of("pool", pool, (None, "mean"))
+        if not (isinstance(beta, (int, float, np.floating, np.integer)) and 0 <= beta < float("inf")):
+            raise ValueError(f"beta must be a finite number >= 0, got {beta!r}")
+        self.X = _features(X, self.token_axis)
+        if pool is not None and self.X.ndim == 2:
+            raise ValueError(f"pool={pool!r} averages over tokens, but X has none: shape {tuple(self.X.shape)}")
+        self.beta, self.activation, self.pool = float(beta), activation, pool
+        target = _target(Y, self.X, loss, pool, classes)
+        self.loss = (Squared if loss == "squared" else CrossEntropy)(target)
+        self.n_outputs = target.shape[-1]
+        self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
+
+    # What a head provides ------------------------------------------------------------------
+
+    #: Which shapes of X the head accepts: "required", "optional" (tokens).
+    token_axis: str = "required"
+
+    @property
+    @abc.abstractmethod
+    def block_shape(self) -> tuple[int, int]:
+        """(p, q): sizes of the two layers' weights, and of one block of the coefficients."""
+
+    @property
+    @abc.abstractmethod
+    def gate_shape(self) -> tuple[int, ...]:
+        """Shape of one gate, that of the head's first weight."""
+
+    @abc.abstractmethod
+    def first_layer(self, weights: Float[Tensor, "m p"]) -> Float[Tensor, "m rows"]:
+        """Pre-activations of m hidden units: the effective data matrix times each weight."""
+
+    @abc.abstractmethod
+    def lifted(
+        self, Z: Float[Tensor, "G p q"], masks: Float[Tensor, "G rows"] | None
+    ) -> Float[Tensor, "n *s c"]:
+        r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j)."""
+
+    @abc.abstractmethod
+    def lifted_adjoint(
+        self, R: Float[Tensor, "n *s c"], masks: Float[Tensor, "G rows"] | None
+    ) -> Float[Tensor, "G p q"]:
+        """Adjoint of :meth:`lifted`."""
+
+    @abc.abstractmethod
+    def relu_polar_bound(self, R: Float[Tensor, "n *s c"]) -> float:
+        """Upper bound on the polar over all activation patterns at once, listed or not."""
+
+    @abc.abstractmethod
+    def hidden_layers(self, first: Tensor, second: Tensor, gates: Tensor | None) -> TwoLayerNetwork:
+        """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p)."""
+
+    # The linear map ------------------------------------------------------------------------
+
+    @property
+    def coefficient_shape(self) -> tuple[int, ...]:
+        """Shape of ``coefficients``: (p, q), with a leading gate axis unless linear."""
+        return self.block_shape if self.masks is None else (len(self.masks), *self.block_shape)
+
+    def forward(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, "n *s c"]:
+        r"""The linear map A: predictions of the coefficients (pooled if the problem pools)."""
+        if tuple(Z.shape) != self.coefficient_shape:
+            raise ValueError(f"coefficients must have shape {self.coefficient_shape}, got {tuple(Z.shape)}")
+        return self._pooled(self.lifted(Z.reshape(-1, *self.block_shape), self.masks))
+
+    def adjoint(self, R: Float[Tensor, "n *s c"]) -> Float[Tensor, "*G p q"]:
+        r"""The adjoint A*: :math:`\langle A(Z), R\rangle = \langle Z, A^*(R)\rangle`."""
+        if R.shape != self.loss.target.shape:
+            raise ValueError(
+                f"residual must have the predictions' shape {tuple(self.loss.target.shape)}, got {tuple(R.shape)}"
+            )
+        return self.lifted_adjoint(self._spread(R), self.masks).reshape(self.coefficient_shape)
+
+    def gram(self) -> Float[Tensor, "N N"]:
+        r"""Matrix of AA*, here one column a prediction; heads with structure override it.
+
+        A head whose map treats the output columns alike may return the smaller matrix that
+        acts on each column.
+        """
+        like = self.loss.target
+        columns = []
+        for i in range(like.numel()):
+            unit = torch.zeros(like.numel(), dtype=like.dtype, device=like.device)
+            unit[i] = 1.0
+            columns.append(self.forward(self.adjoint(unit.reshape(like.shape))).ravel())
+        return torch.stack(columns, dim=1)
+
+    @property
+    def gram_size(self) -> int:
+        """Side of the matrix that :meth:`gram` returns."""
+        return self.loss.target.numel()
+
+    def _pooled(self, output: Tensor) -> Tensor:
+        return output.mean(dim=1) if self.pool == "mean" else output
+
+    def _spread(self, R: Tensor) -> Tensor:
+        """Adjoint of pooling."""
+        if self.pool is None:
+            return R
+        tokens = self.X.shape[1]
+        return (R / tokens).unsqueeze(1).expand(-1, tokens, -1)
+
+    # Objective, norm and polar -------------------------------------------------------------
+
+    @property
+    def cones(self) -> bool:
+        """Whether the blocks carry cone constraints: ReLU."""
+        return self.activation == "relu"
+
+    def objective(self, Z: Float[Tensor, "*G p q"]) -> float:
+        r""":math:`L(A(Z)) + \beta\sum_j\|Z_j\|_*`, linear and gated ReLU.
+
+        For ReLU the norm depends on a decomposition into neurons: see :meth:`network_objective`.
+        """
+        if self.cones:
+            raise ValueError(
+                "the ReLU objective needs neurons, not coefficients: use network_objective(network)"
+            )
+        return float(self.loss.value(self.forward(Z)) + self.beta * nuclear_norm(Z))
+
+    def network_objective(self, network: TwoLayerNetwork) -> float:
+        r"""Loss of the network plus :math:`\tfrac\beta2` times its squared weights."""
+        with torch.no_grad():
+            return float(self.loss.value(network(self.X)) + self.beta * network.weight_decay())
+
+    def norm(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, ""]:
+        return nuclear_norm(Z)
+
+    def prox(self, Z: Float[Tensor, "*G p q"], step: float) -> Float[Tensor, "*G p q"]:
+        r"""Proximal map of ``step * beta`` times the norm."""
+        return singular_value_threshold(Z, step * self.beta)
+
+    def polar(self, R: Float[Tensor, "n *s c"]) -> float:
+        r"""Upper bound on :math:`\max_j` polar_j(A_j*(R)), which scales a dual point.
+
+        Spectral norms for linear and gated ReLU.  For ReLU the polar of a block M is
+        :math:`\max\{\|M^\top u\| : Ku \ge 0, \|u\| \le 1\}`: for one output the longer of
+        the projections of M and -M onto the cone, exactly; for several the spectral norm, an
+        upper bound; and if not all patterns are listed, a bound that holds for every neuron.
+        """
+        if not self.cones:
+            return polar_upper_bound(self.adjoint(R))
+        everywhere = self.relu_polar_bound(self._spread(R)) * (1 + 1e-12)
+        if not self.all_patterns:
+            return everywhere
+        if self.block_shape[1] == 1:
+            return min(everywhere, float(self.cone_polars(R).max()) * (1 + 1e-12))
+        return min(everywhere, polar_upper_bound(self.adjoint(R)))
+
+    def cone_matrix(self, index: int) -> np.ndarray:
+        r"""K = (2D − I)F of one pattern, in float64; F is the effective data matrix."""
+        if not hasattr(self, "_effective"):
+            eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)
+            self._effective = self.first_layer(eye).T.detach().cpu().double().numpy()
+        signs = 2.0 * self.masks[index].detach().cpu().double().numpy() - 1.0
+        return signs[:, None] * self._effective
+
+    def cone_polars(self, R: Float[Tensor, "n *s c"], *, floor: float = 0.0) -> np.ndarray:
+        r"""For one column: length of the projection of ±A_j*(R) onto each cone, (2, P).
+
+        A block whose norm, an upper bound, is at most ``floor`` keeps that norm instead.
+        """
+        blocks = self.adjoint(R)[..., 0].detach().cpu().double().numpy()
+        polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
+        for j in np.flatnonzero(polars[0] > floor):
+            for side, sign in enumerate((1.0, -1.0)):
+                polars[side, j] = np.linalg.norm(_project(sign * blocks[j], self.cone_matrix(j)).point)
+        return polars
+
+    # Variants of the same problem ----------------------------------------------------------
+
+    def to(self, dtype: torch.dtype) -> Problem:
+        """The same problem in another precision, with the same masks."""
+        if dtype == self.X.dtype:
+            return self
+        twin = copy.copy(self)
+        twin.__dict__.pop("_effective", None)
+        twin.X = self.X.to(dtype)
+        twin.loss = self.loss.to(dtype)
+        twin.gates = None if self.gates is None else self.gates.to(dtype)
+        twin.masks = None if self.masks is None else self.masks.to(dtype)
+        return twin
+
+    def on(self, device: torch.device) -> Problem:
+        """The same problem on another device."""
+        if device == self.X.device:
+            return self
+        twin = copy.copy(self)
+        twin.X = self.X.to(device)
+        twin.loss = type(self.loss)(self.loss.target.to(device))
+        twin.gates = None if self.gates is None else self.gates.to(device)
+        twin.masks = None if self.masks is None else self.masks.to(device)
+        return twin
+
+    def gated_relaxation(self) -> Problem:
+        """The gated problem on the same patterns: ReLU without its cone constraints."""
+        twin = copy.copy(self)
+        twin.activation = "gated_relu"
+        return twin
+
+    def pattern_of(self, first: Float[Tensor, "m p"]) -> Tensor:
+        """Index of a listed pattern for each neuron, -1 if its pattern is not listed.
+
+        A neuron on a boundary belongs to every adjacent cone: the best fit counts.
+        """
+        eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)
+        rows = torch.linalg.vector_norm(self.first_layer(eye), dim=0)
+        first = first.to(self.X)
+        sizes = torch.linalg.vector_norm(first, dim=1, keepdim=True)
+        tiny = torch.finfo(first.dtype).tiny
+        cosines = self.first_layer(first) / (rows * sizes).clamp_min(tiny)
+        index = []
+        for cosine in cosines:
+            # Largest cosine on the wrong side, for every pattern.
+            off_but_positive = (cosine.clamp_min(0) * (1 - self.masks)).amax(dim=1)
+            on_but_negative = ((-cosine).clamp_min(0) * self.masks).amax(dim=1)
+            least, j = torch.maximum(off_but_positive, on_but_negative).min(dim=0)
+            index.append(int(j) if float(least) <= 1e3 * torch.finfo(cosine.dtype).eps else -1)
+        return torch.tensor(index, dtype=torch.long, device=self.X.device)
+
+    def restrict(self, indices: np.ndarray) -> Problem:
+        """The problem with these gates only."""
+        index = torch.as_tensor(np.asarray(indices), device=self.X.device)
+        twin = copy.copy(self)
+        twin.gates, twin.masks = self.gates[index], self.masks[index]
+        twin.all_patterns = False
+        return twin
+
+    def with_data(self, X: Tensor | np.ndarray) -> Problem:
+        """The head on other inputs: masks recomputed from the gates; no targets fit it."""
+        data = _features(X, self.token_axis)
+        if data.shape[1:] != self.X.shape[1:] or data.dtype != self.X.dtype:
+            raise ValueError(
+                f"X must have shape (n, {', '.join(map(str, self.X.shape[1:]))}) and dtype {self.X.dtype} "
+                f"as in training, got {tuple(data.shape)}, {data.dtype}"
+            )
+        twin = copy.copy(self)
+        twin.__dict__.pop("_effective", None)
+        twin.X = data.to(self.X.device)
+        if self.masks is not None:
+            twin.masks = twin._mask(self.gates)
+        return twin
+
+    # Gates ---------------------------------------------------------------------------------
+
+    def _mask(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "P rows"]:
+        return (self.first_layer(gates.reshape(len(gates), -1)) >= 0).to(self.X.dtype)
+
+    def _gating(
+        self, gates: Tensor | np.ndarray | None, n_gates: int | None, seed: int
+    ) -> tuple[Tensor | None, Tensor | None, bool]:
+        if self.activation == "linear":
+            if gates is not None or n_gates is not None:
+                raise ValueError('gates and n_gates belong to activation="gated_relu" or "relu", got "linear"')
+            return None, None, False
+        if gates is not None and n_gates is not None:
+            raise ValueError("give gates or n_gates, not both")
+        size = self.block_shape[0]
+        if gates is not None:
+            gates = _tensor("gates", gates)
+            if gates.ndim != 1 + len(self.gate_shape) or tuple(gates.shape[1:]) != self.gate_shape or not len(gates):
+                raise ValueError(
+                    f"gates must have shape (P, {', '.join(map(str, self.gate_shape))}) with P >= 1, "
+                    f"got {tuple(gates.shape)}"
+                )
+            if gates.dtype != self.X.dtype or not torch.isfinite(gates).all():
+                raise ValueError(f"gates must be finite and of X's dtype {self.X.dtype}, got {gates.dtype}")
+            gates = gates.to(self.X.device)
+            return gates, self._mask(gates), False
+        if n_gates is None and self.activation == "relu":
+            eye = torch.eye(size, dtype=self.X.dtype, device=self.X.device)
+            patterns, points = arrangements(self.first_layer(eye).T, return_gates=True)
+            return points.reshape(-1, *self.gate_shape), patterns.to(self.X.dtype), True
+        if n_gates is None:
+            n_gates = DEFAULT_GATES
+        if not (isinstance(n_gates, (int, np.integer)) and n_gates >= 1):
+            raise ValueError(f"n_gates must be an integer >= 1, got {n_gates!r}")
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(n_gates, size, generator=generator, dtype=torch.float64)
+        drawn = drawn.to(self.X.device, self.X.dtype)
+        masks = self._mask(drawn.reshape(-1, *self.gate_shape))
+        packed = np.packbits(masks.cpu().numpy().astype(bool), axis=1)
+        first = np.sort(np.unique(packed, axis=0, return_index=True)[1])
+        index = torch.from_numpy(first).to(self.X.device)
+        return drawn[index].reshape(-1, *self.gate_shape), masks[index], False
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(X={tuple(self.X.shape)}, Y={tuple(self.loss.target.shape)}, "
+            f"beta={self.beta:g}, activation={self.activation!r}, loss={self.loss.name!r}, "
+            f"pool={self.pool!r}, coefficients={self.coefficient_shape})"
+        )
+
+
+def _one_of(name: str, value: object, allowed: tuple) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
+
+
+def _tensor(name: str, value: Tensor | np.ndarray) -> Tensor:
+    if not isinstance(value, (Tensor, np.ndarray)):
+        raise ValueError(f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}")
+    return torch.as_tensor(value).detach()
+
+
+def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
+    X = _tensor("X", X)
+    if X.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"X must be float32 or float64, got {X.dtype}")
+    dims = (3,) if token_axis == "required" else (2, 3)
+    if X.ndim not in dims:
+        shapes = "(n, s, d)" if token_axis == "required" else "(n, d) or (n, s, d)"
+        raise ValueError(f"X must have shape {shapes}, got {tuple(X.shape)}")
+    if X.numel() == 0:
+        raise ValueError(f"X is empty: shape {tuple(X.shape)}")
+    if not torch.isfinite(X).all():
+        raise ValueError("X must be finite, got NaN or inf")
+    return X
+
+
+def _target(
+    Y: Tensor | np.ndarray, X: Tensor, loss: str, pool: str | None, classes: int | None
+) -> Tensor:
+    """Targets as floats in the shape of the predictions, in X's dtype and on its device."""
+    Y = _tensor("Y", Y)
+    leading = X.shape[:1] if pool == "mean" or X.ndim == 2 else X.shape[:2]
+    names = ("samples", "tokens")[: len(leading)]
+    if Y.dtype == torch.bool or Y.is_complex():
+        raise ValueError(f"Y must hold floats or integer labels, got {Y.dtype}")
+    for axis, name in enumerate(names):
+        if Y.ndim <= axis or Y.shape[axis] != leading[axis]:
+            got = Y.shape[axis] if Y.ndim > axis else "no"
+            raise ValueError(f"Y has {got} {name}, X has {leading[axis]} (shapes {tuple(Y.shape)}, {tuple(X.shape)})")
+    if Y.is_floating_point():
+        if Y.dtype != X.dtype:
+            raise ValueError(f"Y must have X's dtype {X.dtype}, got {Y.dtype}")
+        if Y.ndim == 1 and len(leading) == 1:
+            Y = Y[:, None]
+        if Y.ndim != len(leading) + 1 or Y.shape[-1] == 0:
+            raise ValueError(
+                f"float Y must have shape ({', '.join('ns'[: len(leading)])}, c) with c >= 1, got {tuple(Y.shape)}"
+            )
+        if not torch.isfinite(Y).all():
+            raise ValueError("Y must be finite, got NaN or inf")
+        if classes is not None:
+            raise ValueError(f"classes goes with integer labels, but Y is {Y.dtype}")
+        if loss == "cross_entropy":
+            # Rounding of a normalised float32 row stays far below this.
+            tolerance = 1e-3 if Y.dtype == torch.float32 else 1e-6
+            sums = Y.sum(-1)
+            if (Y < 0).any() or ((sums - 1).abs() > tolerance).any():
+                raise ValueError(
+                    "float Y under cross_entropy must be probability vectors (non-negative, sum 1), got "
+                    f"minimum {float(Y.min()):g} and sums {float(sums.min()):g} to {float(sums.max()):g}"
+                )
+            if Y.shape[-1] < 2:
+                raise ValueError("cross_entropy needs at least 2 classes, got 1")
+        return Y.to(X.device)
+    if Y.ndim != len(leading):
+        raise ValueError(
+            f"integer Y are labels and must have shape {tuple(leading)}, got {tuple(Y.shape)}; "
+            "convert to floats for real-valued targets"
+        )
+    low, high = int(Y.min()), int(Y.max())
+    if classes is None:
+        classes = high + 1
+    if not (isinstance(classes, (int, np.integer)) and classes >= 1):
+        raise ValueError(f"classes must be an integer >= 1, got {classes!r}")
+    if low < 0 or high >= classes:
+        raise ValueError(f"labels in Y must lie in 0 … {classes - 1}, got {low} … {high}")
+    if loss == "cross_entropy" and classes < 2:
+        raise ValueError(f"cross_entropy needs at least 2 classes, got {classes} (pass classes)")
+    return torch.nn.functional.one_hot(Y.long(), int(classes)).to(X.device, X.dtype)

@@ -1,0 +1,137 @@
+r"""The same convex program through CVXPY: slow, independent, for checking."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+
+from .certificates import lower_bound
+from .norms import nuclear_norm
+from .problem import Problem
+from .solution import Neurons, Record, Solution
+
+__all__ = ["reference"]
+
+
+def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None) -> Solution:
+    r"""Solve ``problem`` with CVXPY and certify what comes back.
+
+    The linear map enters as an explicit matrix, built column by column from
+    ``problem.forward``: small problems only.  Nuclear norms go in as such (as Euclidean norms
+    for one column), ReLU with one column as second-order cones with the constraints
+    :math:`K_j a_j \ge 0`, :math:`K_j b_j \ge 0`.
+
+    The solver's status is not trusted: objective and lower bound are computed here from the
+    returned point, and ``converged`` compares them with ``tol``.
+
+    Parameters
+    ----------
+    problem : Problem
+    tol : float
+        Relative gap that counts as converged.
+    solver : str, optional
+        CVXPY solver; Clarabel if not given.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Without CVXPY: install the extra ``convex-reference``.
+    NotImplementedError
+        For ReLU with several output columns, or with patterns that are not all listed.
+    RuntimeError
+        If the solver returns no point.
+    """
+    try:
+        import cvxpy as cp
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "convex.reference needs CVXPY: pip install 'fourviews[convex-reference]'"
+        ) from error
+    if problem.cones and (problem.block_shape[1] > 1 or not problem.all_patterns):
+        raise NotImplementedError(
+            "the quasi-nuclear norm of a block with several columns has no tractable conic form"
+            if problem.block_shape[1] > 1
+            else "ReLU needs all activation patterns, but gates or n_gates name only some"
+        )
+    exact = problem.to(torch.float64).on(torch.device("cpu"))
+    shape = exact.coefficient_shape
+    blocks = int(np.prod(shape[:-2], dtype=int))
+    p, q = exact.block_shape
+    matrix = _matrix(exact)
+    started = time.perf_counter()
+    parts = 2 if exact.cones else 1
+    variables = [[cp.Variable((p, q)) for _ in range(blocks)] for _ in range(parts)]
+    flat = [
+        cp.hstack([cp.vec(block, order="C") for block in variable]) for variable in variables
+    ]
+    prediction = matrix @ (flat[0] - flat[1] if exact.cones else flat[0])
+    norm = sum(_norm(cp, block) for variable in variables for block in variable)
+    constraints = []
+    if exact.cones:
+        for j in range(blocks):
+            K = exact.cone_matrix(j)
+            constraints += [K @ variable[j] >= 0 for variable in variables]
+    target = exact.loss.target.numpy()
+    model = cp.Problem(
+        cp.Minimize(_loss(cp, exact, prediction, target) + exact.beta * norm), constraints
+    )
+    model.solve(solver=solver or "CLARABEL")
+    if variables[0][0].value is None:
+        raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
+    values = np.array([[block.value for block in variable] for variable in variables])
+    Z = torch.from_numpy(values[0] - values[1] if exact.cones else values[0]).reshape(shape)
+    neurons = None
+    if exact.cones:
+        neurons = _neurons(values[..., 0])
+        network = exact.hidden_layers(neurons.first, neurons.second, None)
+        with torch.no_grad():
+            predicted = network(exact.X)
+        objective = exact.network_objective(network)
+        neurons = Neurons(neurons.first.to(problem.X), neurons.second.to(problem.X), neurons.block)
+    else:
+        predicted = exact.forward(Z)
+        objective = float(exact.loss.value(predicted) + exact.beta * nuclear_norm(Z))
+    bound = min(lower_bound(exact, predicted), objective)
+    history = [Record(1, time.perf_counter() - started, objective, bound)]
+    return Solution(
+        problem, Z.to(problem.X), objective, bound, tol, int(model.solver_stats.num_iters or 0),
+        f"cvxpy/{model.solver_stats.solver_name}", history, neurons,
+    )
+
+
+def _matrix(problem: Problem) -> np.ndarray:
+    """A as a dense matrix, one forward pass a column."""
+    shape = problem.coefficient_shape
+    size = int(np.prod(shape))
+    columns = []
+    for i in range(size):
+        unit = torch.zeros(size, dtype=torch.float64)
+        unit[i] = 1.0
+        columns.append(problem.forward(unit.reshape(shape)).ravel())
+    return torch.stack(columns, dim=1).numpy()
+
+
+def _norm(cp: Any, block: Any) -> Any:
+    return cp.norm(cp.vec(block, order="C"), 2) if 1 in block.shape else cp.normNuc(block)
+
+
+def _loss(cp: Any, problem: Problem, prediction: Any, target: np.ndarray) -> Any:
+    if problem.loss.name == "squared":
+        return 0.5 * cp.sum_squares(prediction - target.ravel())
+    scores = cp.reshape(prediction, (target.size // target.shape[-1], target.shape[-1]), order="C")
+    return cp.sum(cp.log_sum_exp(scores, axis=1)) - target.ravel() @ prediction
+
+
+def _neurons(parts: np.ndarray) -> Neurons:
+    """Balanced units from the parts a_j and b_j, (2, P, p); an interior point is never exactly 0."""
+    lengths = np.linalg.norm(parts, axis=-1)
+    side, block = np.nonzero(lengths > 0)
+    root = np.sqrt(lengths[side, block])[:, None]
+    return Neurons(
+        torch.from_numpy(parts[side, block] / root),
+        torch.from_numpy(np.where(side == 0, 1.0, -1.0)[:, None] * root),
+        torch.from_numpy(block),
+    )

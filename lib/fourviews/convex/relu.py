@@ -1,0 +1,276 @@
+r"""ReLU networks: exact for one output, certified bounds for several."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+from torch import Tensor
+
+from .cones import _project, cone_decomposition
+from .log import Log
+from .network import TwoLayerNetwork, balanced_factors
+from .problem import Problem
+from .solution import Neurons, Solution
+from .splitting import iterate, splitting
+
+__all__ = ["relu_one_column", "relu_bounds"]
+
+# Patterns that enter the working set at a time, and how many are worked on without selection.
+_BATCH = 32
+_ALL_AT_ONCE = 256
+
+
+class ConeModel:
+    r"""One-column ReLU program on some patterns, :math:`z_j = a_j - b_j` with both in the cone.
+
+    The variable has shape (2, P, p, 1), the parts a and b first.  Its proximal map is
+
+    .. math:: \operatorname{prox}_{\tau(\|\cdot\| + \iota_C)}(x)
+              = \Big(1 - \frac{\tau}{\|P_C x\|}\Big)_+ P_C x .
+
+    Any multiplier λ >= 0 gives :math:`\|P_C x\| \le \|x + K^\top\lambda\|`; those of the last
+    call prove most parts zero without a new projection.
+    """
+
+    def __init__(self, problem: Problem):
+        self.problem, self.loss = problem, problem.loss
+        self.cones = [problem.cone_matrix(j) for j in range(len(problem.masks))]
+        self.shift = np.zeros((2, len(self.cones), problem.block_shape[0]))
+
+    def forward(self, V: Tensor) -> Tensor:
+        return self.problem.forward(V[0] - V[1])
+
+    def adjoint(self, R: Tensor) -> Tensor:
+        M = self.problem.adjoint(R)
+        return torch.stack([M, -M])
+
+    def gram(self) -> Tensor:
+        return 2.0 * self.problem.gram()
+
+    def prox(self, V: Tensor, step: float) -> Tensor:
+        threshold = step * self.problem.beta
+        x = V[..., 0].numpy()
+        out = np.zeros_like(x)
+        candidates = np.linalg.norm(x, axis=-1) > threshold
+        candidates &= np.linalg.norm(x + self.shift, axis=-1) > threshold
+        for side, j in np.argwhere(candidates):
+            point, multiplier = _project(x[side, j], self.cones[j])
+            self.shift[side, j] = self.cones[j].T @ multiplier
+            length = np.linalg.norm(point)
+            if length > threshold:
+                out[side, j] = (1.0 - threshold / length) * point
+        return torch.from_numpy(out).unsqueeze(-1)
+
+
+def _units(V: np.ndarray, patterns: np.ndarray, scale: float = 1e-12) -> Neurons:
+    """Balanced neurons of the parts that are not zero."""
+    lengths = np.linalg.norm(V, axis=-1)
+    side, block = np.nonzero(lengths > scale * lengths.max(initial=0.0))
+    size = lengths[side, block][:, None]
+    first = V[side, block] / np.sqrt(size)
+    second = np.where(side == 0, 1.0, -1.0)[:, None] * np.sqrt(size)
+    return Neurons(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(patterns[block]))
+
+
+def relu_one_column(
+    problem: Problem,
+    *,
+    tol: float = 1e-6,
+    max_iterations: int = 20_000,
+    progress: bool | None = None,
+) -> Solution:
+    r"""ReLU with one output column, over all listed activation patterns.
+
+    .. math:: \min\; L\Big(\sum_j D_j F(a_j - b_j)\Big) + \beta\sum_j(\|a_j\| + \|b_j\|),
+              \quad a_j, b_j \in \{u : (2D_j - I)Fu \ge 0\}
+
+    (Sahiner et al. 2022, (5) with c = 1; F is the effective data matrix.)  The alternating
+    direction method runs on a working set of patterns; those whose polar exceeds beta join it, until the gap over *all*
+    patterns closes.  The objective is that of the ReLU network that the parts form, so that
+    it is attained whatever the accuracy of the projections; the lower bound uses
+    projections of the gradient onto all cones.  If not all patterns are listed, the bound
+    comes from an inequality that holds for every neuron and is loose.
+    """
+    exact = problem.to(torch.float64).on(torch.device("cpu"))
+    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=None)
+    p = problem.block_shape[0]
+    # A short list needs no selection.
+    working = np.arange(len(exact.masks) if len(exact.masks) <= _ALL_AT_ONCE else 0)
+    V = np.zeros((2, len(working), p))
+    prediction = torch.zeros_like(exact.loss.target)
+    iterations = 0
+
+    def network_of(V: np.ndarray, patterns: np.ndarray) -> tuple[Neurons, TwoLayerNetwork]:
+        # Projections run in SciPy, on the CPU; the result goes back to the input's device.
+        units = _units(V, patterns)
+        return units, exact.hidden_layers(units.first, units.second, None)
+
+    try:
+        while True:
+            with torch.no_grad():
+                units, network = network_of(V, working)
+                prediction = network(exact.X)
+            polars = exact.cone_polars(exact.loss.gradient(prediction), floor=exact.beta)
+            largest = float(polars.max()) * (1 + 1e-12)
+            if not exact.all_patterns:
+                largest = exact.polar(exact.loss.gradient(prediction))
+            stop = log.record(
+                iterations, units, exact.network_objective(network), prediction, polar=largest
+            )
+            if stop or iterations >= max_iterations:
+                break
+            score = polars.max(axis=0)
+            score[working] = -np.inf
+            order = np.argsort(-score)[:_BATCH]
+            entering = order[score[order] > exact.beta * (1 + 1e-9)]
+            alive = np.linalg.norm(V, axis=-1).max(axis=0, initial=0.0) > 0
+            # Without a newcomer the working set is right and only needs more accuracy.
+            if len(entering):
+                working, V = working[alive], V[:, alive]
+            working = np.concatenate([working, entering])
+            if not len(working):
+                break
+            V = np.concatenate([V, np.zeros((2, len(entering), p))], axis=1)
+            inner_tol = 0.3 * tol if not len(entering) else max(0.3 * tol, min(0.1, 0.1 * log.gap))
+            V, used = _solve_working_set(exact.restrict(working), V, log, inner_tol, max_iterations - iterations)
+            iterations += max(used, 1)
+    finally:
+        log.close()
+    units: Neurons = log.best
+    coefficients = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
+    coefficients.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
+    return _relu_solution(problem, coefficients, units, log, tol, iterations, "splitting on cones")
+
+
+def _solve_working_set(
+    restricted: Problem, V: np.ndarray, log: Log, tol: float, max_iterations: int
+) -> tuple[np.ndarray, int]:
+    """Solve on the listed patterns until their own gap is below ``tol``."""
+    model = ConeModel(restricted)
+    loss, beta = restricted.loss, restricted.beta
+    last = {"V": torch.from_numpy(V).unsqueeze(-1), "check": 0}
+
+    def check(iteration: int, point: Tensor, F: Tensor) -> bool:
+        last["V"] = point
+        if iteration < last["check"] and iteration != max_iterations:
+            return False
+        last["check"] = max(iteration + 10, int(1.1 * iteration))
+        size = float(torch.linalg.vector_norm(point, dim=(-2, -1)).sum())
+        objective = float(loss.value(model.forward(point))) + beta * size
+        R = loss.gradient(F)
+        polar = float(restricted.cone_polars(R, floor=0.5 * beta).max())
+        bound = loss.dual_bound(R, beta / polar if polar > 0 else np.inf)
+        return objective - bound <= tol * max(bound, 1e-12 * log.at_zero)
+
+    used = iterate(model, last["V"], max_iterations=max_iterations, check=check)
+    return last["V"][..., 0].numpy(), used
+
+
+def relu_bounds(
+    problem: Problem,
+    *,
+    tol: float = 1e-6,
+    max_iterations: int = 20_000,
+    progress: bool | None = None,
+) -> Solution:
+    r"""ReLU with several outputs: an attained objective and a proved lower bound.
+
+    Minimising over the quasi-nuclear norm is NP-hard in general.  Dropping the cone
+    constraints leaves the gated problem on the same patterns, whose optimum is a *lower*
+    bound if all patterns are listed.  Its solution, split by
+    :func:`~fourviews.convex.cone_decomposition` into ReLU neurons and improved by local
+    descent on the network, gives an attained *upper* bound.  The gap between the two is true
+    but need not close: ``converged`` may stay False.
+    """
+    exact = problem.to(torch.float64).on(torch.device("cpu"))
+    relaxed = exact.gated_relaxation()
+    gated = splitting(relaxed, tol=tol, max_iterations=max_iterations, progress=progress)
+    log = Log(exact, tol, "ReLU bounds", 2, progress)
+    try:
+        with torch.no_grad():
+            relaxed_prediction = relaxed.forward(gated.coefficients)
+        bound = gated.lower_bound if exact.all_patterns else None
+        zero = Neurons(
+            torch.zeros(0, exact.block_shape[0], dtype=torch.float64),
+            torch.zeros(0, exact.block_shape[1], dtype=torch.float64),
+            torch.zeros(0, dtype=torch.long),
+        )
+        log.record(0, zero, log.at_zero, torch.zeros_like(exact.loss.target))
+        split = _split(exact, gated.coefficients)
+        # Descent may leave the listed patterns; only the full list has a block for every neuron.
+        candidates = (split, _descend(exact, split)) if exact.all_patterns else (split,)
+        for iteration, units in enumerate(candidates, start=1):
+            network = exact.hidden_layers(units.first, units.second, None)
+            log.record(
+                iteration, units, exact.network_objective(network), relaxed_prediction, bound=bound
+            )
+    finally:
+        log.close()
+    units = log.best
+    coefficients = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
+    coefficients.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
+    return _relu_solution(problem, coefficients, units, log, tol, gated.iterations, "gated relaxation")
+
+
+def _split(problem: Problem, Z: Tensor) -> Neurons:
+    """ReLU neurons that compute what the gated blocks compute: each left factor as a − b."""
+    first, second, block = balanced_factors(Z.reshape(-1, *problem.block_shape), 1e-9)
+    units: list[tuple[Tensor, Tensor, int]] = []
+    for u, v, j in zip(first, second, block.tolist(), strict=True):
+        parts = cone_decomposition(u, torch.from_numpy(problem.cone_matrix(j)), tol=1e-6)
+        for sign, part in ((1.0, parts.positive), (-1.0, parts.negative)):
+            size = float(torch.linalg.vector_norm(part))
+            if size > 0:
+                # Rescale the pair to equal lengths: weight decay is then the product.
+                root = (float(torch.linalg.vector_norm(v)) / size) ** 0.5
+                units.append((part * root, sign * v / root, j))
+    if not units:
+        return Neurons(first, second, block)
+    return Neurons(
+        torch.stack([u for u, _, _ in units]),
+        torch.stack([v for _, v, _ in units]),
+        torch.tensor([j for _, _, j in units]),
+    )
+
+
+def _descend(problem: Problem, units: Neurons) -> Neurons:
+    """Local descent (L-BFGS) on the ReLU network from these neurons."""
+    m, p = units.first.shape
+    if m == 0:
+        return units
+    network = problem.hidden_layers(units.first, units.second, None)
+
+    def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        flat = torch.from_numpy(theta)
+        with torch.no_grad():
+            network.first.copy_(flat[: m * p].reshape(m, p))
+            network.second.copy_(flat[m * p :].reshape(m, -1))
+        network.zero_grad()
+        value = problem.loss.value(network(problem.X)) + problem.beta * network.weight_decay()
+        value.backward()
+        gradient = torch.cat([network.first.grad.ravel(), network.second.grad.ravel()])
+        return float(value.detach()), gradient.numpy()
+
+    start = torch.cat([units.first.ravel(), units.second.ravel()]).numpy()
+    result = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    flat = torch.from_numpy(result.x)
+    first, second = flat[: m * p].reshape(m, p), flat[m * p :].reshape(m, -1)
+    alive = (torch.linalg.vector_norm(first, dim=1) > 1e-9) & (torch.linalg.vector_norm(second, dim=1) > 1e-9)
+    first, second = first[alive], second[alive]
+    return Neurons(first, second, problem.pattern_of(first))
+
+
+def _relu_solution(
+    problem: Problem, coefficients: Tensor, units: Neurons, log: Log, tol: float, iterations: int, method: str
+) -> Solution:
+    units = Neurons(
+        units.first.to(problem.X), units.second.to(problem.X), units.block.to(problem.X.device)
+    )
+    # In float32 the stored network is what counts, and its objective is a rounding above.
+    network = problem.to(torch.float64).hidden_layers(units.first.double(), units.second.double(), None)
+    objective = problem.to(torch.float64).network_objective(network)
+    return Solution(
+        problem, coefficients.to(problem.X), objective, min(log.bound, objective), tol, iterations,
+        method, log.history, units,
+    )

@@ -1,0 +1,81 @@
+"""One call for every problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .fista import fista
+from .frank_wolfe import frank_wolfe
+from .problem import Problem
+from .relu import relu_bounds, relu_one_column
+from .solution import Solution
+from .splitting import LARGEST_GRAM, splitting
+
+__all__ = ["solve"]
+
+METHODS = ("auto", "fista", "frank_wolfe", "splitting")
+
+
+def solve(
+    problem: Problem,
+    *,
+    tol: float = 1e-6,
+    method: str = "auto",
+    max_iterations: int = 20_000,
+    progress: bool | None = None,
+    **options: Any,
+) -> Solution:
+    r"""Solve a convex program and certify the result.
+
+    ==============  ===================================  ======================================
+    activation      method                               what the lower bound rests on
+    ==============  ===================================  ======================================
+    linear, gated   ``"splitting"`` (auto up to 2000     spectral norms of A*(R): closes
+                    rows), ``"fista"`` (auto beyond),
+                    ``"frank_wolfe"``
+    relu, 1 column  cone-constrained splitting (auto)    projections onto all cones: closes
+    relu, several   relaxation and descent (auto)        gated problem on all patterns: may
+                                                         stay open
+    ==============  ===================================  ======================================
+
+    Parameters
+    ----------
+    problem : Problem
+    tol : float
+        Relative gap at which to stop.  FISTA and Frank–Wolfe work in the input's precision: in float32
+        they reach about 1e-4 and stop when the gap no longer shrinks.
+    method : {"auto", "splitting", "fista", "frank_wolfe"}
+    max_iterations : int
+    progress : bool, optional
+        Show a progress bar; by default only when the solve takes more than a second.
+    **options
+        Passed to the method, such as ``start`` (FISTA) or ``step`` (Frank–Wolfe).
+
+    Returns
+    -------
+    Solution
+        ``converged`` says whether the certified gap is at most ``tol``, nothing else.
+
+    Raises
+    ------
+    ValueError
+        For a tolerance or iteration count out of range, or a method that does not apply.
+    """
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem must be a convex.Problem such as convex.MLP(…), got {type(problem).__name__}")
+    if not 0 <= tol < float("inf"):
+        raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
+    if not (isinstance(max_iterations, int) and max_iterations >= 1):
+        raise ValueError(f"max_iterations must be an integer >= 1, got {max_iterations!r}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+    common = {"tol": tol, "max_iterations": max_iterations, "progress": progress, **options}
+    if problem.cones:
+        if method != "auto":
+            raise ValueError(f'method {method!r} solves "linear" and "gated_relu"; for "relu" use "auto"')
+        # Without regularisation the cones cost nothing: the relaxation is exact.
+        exact = problem.block_shape[1] == 1 and problem.beta > 0
+        return (relu_one_column if exact else relu_bounds)(problem, **common)
+    if method == "auto":
+        method = "splitting" if problem.gram_size <= LARGEST_GRAM else "fista"
+    return {"splitting": splitting, "fista": fista, "frank_wolfe": frank_wolfe}[method](problem, **common)
