@@ -9,17 +9,12 @@ from torch import Tensor
 
 from .cones import _project, cone_decomposition
 from .log import Log
-from .network import TwoLayerNetwork, balanced_factors
+from .network import balanced_factors
 from .problem import Problem
-from .solution import Neurons, Solution
+from .solution import Neurons, Solution, relu_solution
 from .splitting import iterate, splitting
 
-__all__ = ["relu_one_column", "relu_bounds"]
-
-# Patterns that enter the working set at a time, and how many are worked on without selection.
-_BATCH = 32
-_ALL_AT_ONCE = 256
-
+__all__ = ["relu_bounds", "relu_on_cones"]
 
 class ConeModel:
     r"""One-column ReLU program on some patterns, :math:`z_j = a_j - b_j` with both in the cone.
@@ -73,98 +68,47 @@ def _units(V: np.ndarray, patterns: np.ndarray, scale: float = 1e-12) -> Neurons
     return Neurons(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(patterns[block]))
 
 
-def relu_one_column(
+def relu_on_cones(
     problem: Problem,
     *,
     tol: float = 1e-6,
     max_iterations: int = 20_000,
     progress: bool | None = None,
 ) -> Solution:
-    r"""ReLU with one output column, over all listed activation patterns.
+    r"""ReLU with one output column, by splitting with the cone-constrained group prox.
 
     .. math:: \min\; L\Big(\sum_j D_j F(a_j - b_j)\Big) + \beta\sum_j(\|a_j\| + \|b_j\|),
               \quad a_j, b_j \in \{u : (2D_j - I)Fu \ge 0\}
 
-    (Sahiner et al. 2022, (5) with c = 1; F is the effective data matrix.)  The alternating
-    direction method runs on a working set of patterns; those whose polar exceeds beta join it, until the gap over *all*
-    patterns closes.  The objective is that of the ReLU network that the parts form, so that
-    it is attained whatever the accuracy of the projections; the lower bound uses
-    projections of the gradient onto all cones.  If not all patterns are listed, the bound
-    comes from an inequality that holds for every neuron and is loose.
+    (Sahiner et al. 2022, (5) with c = 1; F is the effective data matrix.)  The objective is
+    that of the ReLU network that the parts form, so that it is attained whatever the
+    accuracy of the projections; the lower bound uses projections of the gradient onto all
+    cones.  If not all patterns are listed, the bound comes from an inequality that holds for
+    every neuron and is loose.
+
+    Neighbouring cones share faces, which makes this slow where beta is small: :func:`solve`
+    prefers :func:`~fourviews.convex.corrective.fully_corrective`.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=None)
-    p = problem.block_shape[0]
-    # A short list needs no selection.
-    working = np.arange(len(exact.masks) if len(exact.masks) <= _ALL_AT_ONCE else 0)
-    V = np.zeros((2, len(working), p))
-    prediction = torch.zeros_like(exact.loss.target)
-    iterations = 0
+    log = Log(exact, tol, "ReLU", max_iterations, progress)
+    model = ConeModel(exact)
+    patterns = np.arange(len(exact.masks))
 
-    def network_of(V: np.ndarray, patterns: np.ndarray) -> tuple[Neurons, TwoLayerNetwork]:
-        # Projections run in SciPy, on the CPU; the result goes back to the input's device.
-        units = _units(V, patterns)
-        return units, exact.hidden_layers(units.first, units.second, None)
+    def check(iteration: int, V: Tensor, F: Tensor) -> bool:
+        if not (log.due(iteration) or iteration in (0, max_iterations)):
+            return False
+        units = _units(V[..., 0].numpy(), patterns)
+        network = exact.hidden_layers(units.first, units.second, None)
+        residual = exact.loss.gradient(F)
+        polar = exact.polar(residual)
+        return log.record(iteration, units, exact.network_objective(network), F, polar=polar)
 
     try:
-        while True:
-            with torch.no_grad():
-                units, network = network_of(V, working)
-                prediction = network(exact.X)
-            polars = exact.cone_polars(exact.loss.gradient(prediction), floor=exact.beta)
-            largest = float(polars.max()) * (1 + 1e-12)
-            if not exact.all_patterns:
-                largest = exact.polar(exact.loss.gradient(prediction))
-            stop = log.record(
-                iterations, units, exact.network_objective(network), prediction, polar=largest
-            )
-            if stop or iterations >= max_iterations:
-                break
-            score = polars.max(axis=0)
-            score[working] = -np.inf
-            order = np.argsort(-score)[:_BATCH]
-            entering = order[score[order] > exact.beta * (1 + 1e-9)]
-            alive = np.linalg.norm(V, axis=-1).max(axis=0, initial=0.0) > 0
-            # Without a newcomer the working set is right and only needs more accuracy.
-            if len(entering):
-                working, V = working[alive], V[:, alive]
-            working = np.concatenate([working, entering])
-            if not len(working):
-                break
-            V = np.concatenate([V, np.zeros((2, len(entering), p))], axis=1)
-            inner_tol = 0.3 * tol if not len(entering) else max(0.3 * tol, min(0.1, 0.1 * log.gap))
-            V, used = _solve_working_set(exact.restrict(working), V, log, inner_tol, max_iterations - iterations)
-            iterations += max(used, 1)
+        start = torch.zeros(2, *exact.coefficient_shape, dtype=torch.float64)
+        iterations = iterate(model, start, max_iterations=max_iterations, check=check)
     finally:
         log.close()
-    units: Neurons = log.best
-    coefficients = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
-    coefficients.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
-    return _relu_solution(problem, coefficients, units, log, tol, iterations, "splitting on cones")
-
-
-def _solve_working_set(
-    restricted: Problem, V: np.ndarray, log: Log, tol: float, max_iterations: int
-) -> tuple[np.ndarray, int]:
-    """Solve on the listed patterns until their own gap is below ``tol``."""
-    model = ConeModel(restricted)
-    loss, beta = restricted.loss, restricted.beta
-    last = {"V": torch.from_numpy(V).unsqueeze(-1), "check": 0}
-
-    def check(iteration: int, point: Tensor, F: Tensor) -> bool:
-        last["V"] = point
-        if iteration < last["check"] and iteration != max_iterations:
-            return False
-        last["check"] = max(iteration + 10, int(1.1 * iteration))
-        size = float(torch.linalg.vector_norm(point, dim=(-2, -1)).sum())
-        objective = float(loss.value(model.forward(point))) + beta * size
-        R = loss.gradient(F)
-        polar = float(restricted.cone_polars(R, floor=0.5 * beta).max())
-        bound = loss.dual_bound(R, beta / polar if polar > 0 else np.inf)
-        return objective - bound <= tol * max(bound, 1e-12 * log.at_zero)
-
-    used = iterate(model, last["V"], max_iterations=max_iterations, check=check)
-    return last["V"][..., 0].numpy(), used
+    return relu_solution(problem, log, tol, iterations, "splitting on cones")
 
 
 def relu_bounds(
@@ -207,10 +151,7 @@ def relu_bounds(
             )
     finally:
         log.close()
-    units = log.best
-    coefficients = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
-    coefficients.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
-    return _relu_solution(problem, coefficients, units, log, tol, gated.iterations, "gated relaxation")
+    return relu_solution(problem, log, tol, gated.iterations, "gated relaxation")
 
 
 def _split(problem: Problem, Z: Tensor) -> Neurons:
@@ -259,18 +200,3 @@ def _descend(problem: Problem, units: Neurons) -> Neurons:
     alive = (torch.linalg.vector_norm(first, dim=1) > 1e-9) & (torch.linalg.vector_norm(second, dim=1) > 1e-9)
     first, second = first[alive], second[alive]
     return Neurons(first, second, problem.pattern_of(first))
-
-
-def _relu_solution(
-    problem: Problem, coefficients: Tensor, units: Neurons, log: Log, tol: float, iterations: int, method: str
-) -> Solution:
-    units = Neurons(
-        units.first.to(problem.X), units.second.to(problem.X), units.block.to(problem.X.device)
-    )
-    # In float32 the stored network is what counts, and its objective is a rounding above.
-    network = problem.to(torch.float64).hidden_layers(units.first.double(), units.second.double(), None)
-    objective = problem.to(torch.float64).network_objective(network)
-    return Solution(
-        problem, coefficients.to(problem.X), objective, min(log.bound, objective), tol, iterations,
-        method, log.history, units,
-    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .corrective import fully_corrective
 from .fista import fista
 from .frank_wolfe import frank_wolfe
 from .problem import Problem
-from .relu import relu_bounds, relu_one_column
+from .relu import relu_bounds, relu_on_cones
 from .solution import Solution
 from .splitting import LARGEST_GRAM, splitting
 
@@ -33,7 +34,8 @@ def solve(
     linear, gated   ``"splitting"`` (auto up to 2000     spectral norms of A*(R): closes
                     rows), ``"fista"`` (auto beyond),
                     ``"frank_wolfe"``
-    relu, 1 column  cone-constrained splitting (auto)    projections onto all cones: closes
+    relu, 1 column  fully corrective (auto),             projections onto all cones: closes
+                    ``"splitting"`` on cones
     relu, several   relaxation and descent (auto)        gated problem on all patterns: may
                                                          stay open
     ==============  ===================================  ======================================
@@ -71,11 +73,12 @@ def solve(
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
     common = {"tol": tol, "max_iterations": max_iterations, "progress": progress, **options}
     if problem.cones:
-        if method != "auto":
-            raise ValueError(f'method {method!r} solves "linear" and "gated_relu"; for "relu" use "auto"')
+        if method not in ("auto", "splitting"):
+            raise ValueError(f'method {method!r} solves "linear" and "gated_relu", not "relu"')
         # Without regularisation the cones cost nothing: the relaxation is exact.
-        exact = problem.block_shape[1] == 1 and problem.beta > 0
-        return (relu_one_column if exact else relu_bounds)(problem, **common)
+        if problem.block_shape[1] > 1 or problem.beta == 0:
+            return relu_bounds(problem, **common)
+        return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
     if method == "auto":
         method = "splitting" if problem.gram_size <= LARGEST_GRAM else "fista"
     return {"splitting": splitting, "fista": fista, "frank_wolfe": frank_wolfe}[method](problem, **common)

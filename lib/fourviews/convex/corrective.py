@@ -1,0 +1,127 @@
+r"""Fully corrective conditional gradient over single ReLU neurons, for one output column."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .cones import _least_distance, _project
+from .log import Log
+from .problem import Problem
+from .solution import Neurons, Solution, relu_solution
+
+__all__ = ["fully_corrective"]
+
+# Most neurons that join in one round.
+_BATCH = 64
+
+
+def fully_corrective(
+    problem: Problem,
+    *,
+    tol: float = 1e-6,
+    max_iterations: int = 1000,
+    progress: bool | None = None,
+) -> Solution:
+    r"""ReLU with one output column and squared loss, over all listed activation patterns.
+
+    .. math:: \min\; \tfrac12\Big\|\sum_k w_k h_k - Y\Big\|^2 + \beta\sum_k w_k,
+              \quad w \ge 0,\quad h_k = \pm(Fu_k)_+,\ \|u_k\| = 1
+
+    is the program (5) of Sahiner et al. (2022) with c = 1 written over neurons (F: effective
+    data matrix).  A round solves it exactly over the neurons found so far: its dual is the
+    projection of Y onto :math:`\{v : h_k^\top v \le \beta\}`, a least-distance problem for NNLS.
+    Then every pattern contributes its most violated neuron, the projection of the gradient
+    onto its cone; the longest projection also gives the certificate.  Neurons of one cone and
+    sign are merged, which never raises the objective.
+
+    Parameters
+    ----------
+    problem : Problem with activation "relu", one column, squared loss, beta > 0
+    tol, max_iterations, progress
+        As for :func:`~fourviews.convex.solve`; an iteration is a round.
+    """
+    exact = problem.to(torch.float64).on(torch.device("cpu"))
+    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=None)
+    target = exact.loss.target.numpy().ravel()
+    scale = float(np.linalg.norm(target)) or 1.0
+    size = exact.block_shape[0]
+    atoms = np.zeros((0, size))
+    images = np.zeros((len(target), 0))
+    origin = np.zeros((0, 2), dtype=int)
+    weights = np.zeros(0)
+    iteration = 0
+    try:
+        for iteration in range(max_iterations + 1):
+            units = _merged(atoms, origin, weights, size)
+            network = exact.hidden_layers(units.first, units.second, None)
+            with torch.no_grad():
+                prediction = network(exact.X)
+            residual = exact.loss.gradient(prediction)
+            found, polars = _violated(exact, residual)
+            polar = float(polars.max(initial=0.0)) * (1 + 1e-12)
+            if not exact.all_patterns:
+                polar = exact.polar(residual)
+            if log.record(iteration, units, exact.network_objective(network), prediction, polar=polar):
+                break
+            if not found or iteration == max_iterations:
+                break
+            # Neurons without weight go: the dual strictly improves, so none can cycle.
+            keep = weights > 0
+            new = np.array([u for _, _, _, u in found])
+            new_origin = np.array([(j, side) for _, j, side, _ in found])
+            new_images = np.stack([_image(exact, u, j, side) for _, j, side, u in found], axis=1)
+            atoms = np.concatenate([atoms[keep], new])
+            origin = np.concatenate([origin[keep], new_origin])
+            images = np.concatenate([images[:, keep], new_images], axis=1)
+            solution = _least_distance(
+                target / scale, -images.T, np.full(images.shape[1], -exact.beta / scale)
+            )
+            weights = np.maximum(solution.multiplier, 0.0) * scale
+    finally:
+        log.close()
+    return relu_solution(problem, log, tol, iteration, "fully corrective")
+
+
+def _violated(
+    problem: Problem, residual: Tensor
+) -> tuple[list[tuple[float, int, int, np.ndarray]], np.ndarray]:
+    """Most violated neurons (polar, pattern, side, unit vector), and upper bounds on all polars."""
+    blocks = problem.adjoint(residual)[..., 0].numpy()
+    beta = problem.beta
+    polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
+    found = []
+    for j in np.flatnonzero(polars[0] > beta):
+        K = problem.cone_matrix(j)
+        for side, sign in enumerate((-1.0, 1.0)):
+            point = _project(sign * blocks[j], K).point
+            length = float(np.linalg.norm(point))
+            polars[side, j] = length
+            if length > beta * (1 + 1e-10):
+                found.append((length, int(j), side, point / length))
+    found.sort(key=lambda item: -item[0])
+    return found[:_BATCH], polars
+
+
+def _image(problem: Problem, unit: np.ndarray, pattern: int, side: int) -> np.ndarray:
+    """Predictions of one neuron with second weight +1 (side 0) or -1."""
+    Z = torch.from_numpy(unit).reshape(1, -1, 1)
+    output = problem._pooled(problem.lifted(Z, problem.masks[pattern : pattern + 1]))
+    return (1.0 if side == 0 else -1.0) * output.numpy().ravel()
+
+
+def _merged(atoms: np.ndarray, origin: np.ndarray, weights: np.ndarray, size: int) -> Neurons:
+    """One balanced neuron for each cone and sign: a cone is closed under addition."""
+    sums: dict[tuple[int, int], np.ndarray] = {}
+    for u, (j, side), w in zip(atoms, origin, weights, strict=True):
+        if w > 0:
+            key = (int(j), int(side))
+            sums[key] = sums.get(key, 0.0) + w * u
+    first = np.zeros((len(sums), size))
+    second = np.zeros((len(sums), 1))
+    for k, ((_, side), a) in enumerate(sums.items()):
+        root = np.sqrt(np.linalg.norm(a))
+        first[k], second[k] = a / root, root if side == 0 else -root
+    block = torch.tensor([j for j, _ in sums], dtype=torch.long)
+    return Neurons(torch.from_numpy(first), torch.from_numpy(second), block)
