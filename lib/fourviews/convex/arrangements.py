@@ -76,6 +76,8 @@ def arrangements(
     Patterns that occur only on a boundary (some :math:`x_i \cdot u = 0` with
     :math:`x_i \ne 0`) are not listed: their cone lies in the closure of a listed one, so no
     ReLU neuron is lost.  A zero row counts as on.  Rows on one line share their hyperplane.
+    Directions that agree to 1e-9 are one, so that rounding opens no cells in degenerate data;
+    cells thinner than that are not listed.
 
     Without ``n_samples`` the list is complete.  Hyperplanes are added one by one: a cell is
     cut by the new hyperplane H exactly if its pattern is a cell of the arrangement that the
