@@ -208,13 +208,15 @@ def quasi_nuclear_norm(Z: Float[Tensor, "p q"], K: Float[Tensor, "rows p"]) -> B
     Raises
     ------
     ValueError
-        If the shapes do not fit, or if Z has no decomposition.
+        If the shapes do not fit, the data is not finite, or Z has no decomposition.
     """
     if Z.ndim != 2 or K.ndim != 2 or K.shape[1] != Z.shape[0]:
         raise ValueError(
             f"Z must have shape (p, q) and K shape (rows, p), got {tuple(Z.shape)} and "
             f"{tuple(K.shape)}"
         )
+    if not (torch.isfinite(Z).all() and torch.isfinite(K).all()):
+        raise ValueError("Z and K must be finite")
     _, s, vt = torch.linalg.svd(Z, full_matrices=False)
     kept = vt[s > s[:1] * max(Z.shape) * torch.finfo(Z.dtype).eps]
     lower, upper = float(s.sum()), float("inf")

@@ -111,8 +111,15 @@ def fista(
         First coefficients; zero if not given.
     progress : bool, optional
         Show a bar; by default after a second.
+
+    Raises
+    ------
+    ValueError
+        For ReLU, or if ``start`` is not finite or has another shape.
     """
-    like = torch.zeros(problem.coefficient_shape, dtype=problem.X.dtype, device=problem.X.device)
+    if problem.cones:
+        raise ValueError('fista solves "linear" and "gated_relu", got activation="relu"')
+    point = problem.first_point(start, problem.X.dtype)
     log = Log(problem, tol, "FISTA", max_iterations, progress)
     same_precision = problem.X.dtype == torch.float64
 
@@ -125,11 +132,9 @@ def fista(
         return log.record(iteration, Z, objective, prediction)
 
     if start is None and problem.beta == 0 and isinstance(problem.loss, Squared):
-        start = least_squares_coefficients(problem, problem.loss.target)
+        point = least_squares_coefficients(problem, problem.loss.target).to(point)
     try:
-        iterations = iterate(
-            problem, like if start is None else start.to(like), max_iterations=max_iterations, check=check
-        )
+        iterations = iterate(problem, point, max_iterations=max_iterations, check=check)
     finally:
         log.close()
     # Momentum makes predictions drift by rounding; report the objective of the coefficients.

@@ -37,6 +37,10 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         pool: str | None = None,
     ) -> None:
         super().__init__()
+        if activation not in ("linear", "gated_relu", "relu"):
+            raise ValueError(f"activation must be 'linear', 'gated_relu' or 'relu', got {activation!r}")
+        if pool not in (None, "mean"):
+            raise ValueError(f"pool must be None or 'mean', got {pool!r}")
         if len(first) != len(second):
             raise ValueError(f"first has {len(first)} units, second has {len(second)}")
         if (activation == "gated_relu") != (gates is not None):

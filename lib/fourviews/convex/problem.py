@@ -85,8 +85,10 @@ class Problem(abc.ABC):
         _one_of("activation", activation, ACTIVATIONS)
         _one_of("loss", loss, LOSSES)
         _one_of("pool", pool, (None, "mean"))
-        if not (isinstance(beta, (int, float, np.floating, np.integer)) and 0 <= beta < float("inf")):
+        if not (_is_number(beta) and 0 <= beta < float("inf")):
             raise ValueError(f"beta must be a finite number >= 0, got {beta!r}")
+        if not _is_integer(seed):
+            raise ValueError(f"seed must be an integer, got {seed!r}")
         self.X = _features(X, self.token_axis)
         if pool is not None and self.X.ndim == 2:
             raise ValueError(f"pool={pool!r} averages over tokens, but X has none: shape {tuple(self.X.shape)}")
@@ -141,6 +143,18 @@ class Problem(abc.ABC):
     def coefficient_shape(self) -> tuple[int, ...]:
         """Shape of ``coefficients``: (p, q), with a leading gate axis unless linear."""
         return self.block_shape if self.masks is None else (len(self.masks), *self.block_shape)
+
+    def first_point(self, start: Tensor | None, dtype: torch.dtype) -> Float[Tensor, "*G p q"]:
+        """Where a solver starts: ``start``, checked, or zero."""
+        if start is None:
+            return torch.zeros(self.coefficient_shape, dtype=dtype, device=self.X.device)
+        start = _tensor("start", start)
+        if tuple(start.shape) != self.coefficient_shape or not torch.isfinite(start).all():
+            raise ValueError(
+                f"start must be finite and have the coefficients' shape {self.coefficient_shape}, "
+                f"got shape {tuple(start.shape)}"
+            )
+        return start.to(self.X.device, dtype)
 
     def forward(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, "n *s c"]:
         r"""The linear map A: predictions of the coefficients (pooled if the problem pools)."""
@@ -358,9 +372,9 @@ class Problem(abc.ABC):
             return points.reshape(-1, *self.gate_shape), patterns.to(self.X.dtype), True
         if n_gates is None:
             n_gates = DEFAULT_GATES
-        if not (isinstance(n_gates, (int, np.integer)) and n_gates >= 1):
+        if not (_is_integer(n_gates) and n_gates >= 1):
             raise ValueError(f"n_gates must be an integer >= 1, got {n_gates!r}")
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(int(seed))
         drawn = torch.randn(n_gates, size, generator=generator, dtype=torch.float64)
         drawn = drawn.to(self.X.device, self.X.dtype)
         masks = self._mask(drawn.reshape(-1, *self.gate_shape))
@@ -377,8 +391,18 @@ class Problem(abc.ABC):
         )
 
 
+def _is_number(value: object) -> bool:
+    """A real number; True and False, which Python counts among the integers, are none."""
+    return isinstance(value, (int, float, np.floating, np.integer)) and not isinstance(value, bool)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
 def _one_of(name: str, value: object, allowed: tuple) -> None:
-    if value not in allowed:
+    # An array compared with a string answers entry by entry: look at the type first.
+    if not isinstance(value, (str, type(None))) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
 
 
@@ -449,7 +473,7 @@ def _target(
     low, high = int(Y.min()), int(Y.max())
     if classes is None:
         classes = high + 1
-    if not (isinstance(classes, (int, np.integer)) and classes >= 1):
+    if not (_is_integer(classes) and classes >= 1):
         raise ValueError(f"classes must be an integer >= 1, got {classes!r}")
     if low < 0 or high >= classes:
         raise ValueError(f"labels in Y must lie in 0 … {classes - 1}, got {low} … {high}")

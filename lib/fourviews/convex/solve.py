@@ -7,7 +7,7 @@ from typing import Any
 from .corrective import fully_corrective
 from .fista import fista
 from .frank_wolfe import frank_wolfe
-from .problem import Problem
+from .problem import Problem, _is_integer, _is_number, _one_of
 from .relu import relu_bounds, relu_on_cones
 from .solution import Solution
 from .splitting import LARGEST_GRAM, splitting
@@ -65,12 +65,11 @@ def solve(
     """
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a convex.Problem such as convex.MLP(…), got {type(problem).__name__}")
-    if not 0 <= tol < float("inf"):
+    if not (_is_number(tol) and 0 <= tol < float("inf")):
         raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
-    if not (isinstance(max_iterations, int) and max_iterations >= 1):
+    if not (_is_integer(max_iterations) and max_iterations >= 1):
         raise ValueError(f"max_iterations must be an integer >= 1, got {max_iterations!r}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+    _one_of("method", method, METHODS)
     common = {"tol": tol, "max_iterations": max_iterations, "progress": progress, **options}
     if problem.cones:
         if method not in ("auto", "splitting"):

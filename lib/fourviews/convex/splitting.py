@@ -121,7 +121,9 @@ def splitting(
     Parameters and result as for :func:`fista`.
     """
     exact = problem.to(torch.float64)
-    like = torch.zeros(problem.coefficient_shape, dtype=torch.float64, device=problem.X.device)
+    if problem.cones:
+        raise ValueError('splitting solves "linear" and "gated_relu", got activation="relu"')
+    point = problem.first_point(start, torch.float64)
     log = Log(problem, tol, "ADMM", max_iterations, progress)
 
     def check(iteration: int, W: Tensor, F: Tensor) -> bool:
@@ -133,11 +135,9 @@ def splitting(
         return log.record(iteration, rounded, objective, F)
 
     if start is None and problem.beta == 0 and isinstance(exact.loss, Squared):
-        start = least_squares_coefficients(exact, exact.loss.target)
+        point = least_squares_coefficients(exact, exact.loss.target)
     try:
-        iterations = iterate(
-            exact, like if start is None else start.to(like), max_iterations=max_iterations, check=check
-        )
+        iterations = iterate(exact, point, max_iterations=max_iterations, check=check)
     finally:
         log.close()
     return Solution(
