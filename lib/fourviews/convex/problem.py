@@ -343,7 +343,7 @@ class Problem(abc.ABC):
     # Gates ---------------------------------------------------------------------------------
 
     def _mask(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "P rows"]:
-        return (self.first_layer(gates.reshape(len(gates), -1)) >= 0).to(self.X.dtype)
+        return (self.first_layer(gates.flatten(1)) >= 0).to(self.X.dtype)
 
     def _gating(
         self, gates: Tensor | np.ndarray | None, n_gates: int | None, seed: int
