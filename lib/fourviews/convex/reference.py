@@ -60,7 +60,13 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     shape = exact.coefficient_shape
     blocks = int(np.prod(shape[:-2], dtype=int))
     p, q = exact.block_shape
+    # Conic solvers stop at absolute tolerances: give them a problem of unit size, with
+    # variable (|A| / unit) Z, target Y / unit and weight beta / (|A| unit).
     matrix = _matrix(exact)
+    size = float(np.linalg.norm(matrix, 2)) or 1.0
+    squared = exact.loss.name == "squared"
+    unit = float(exact.loss.target.norm()) or 1.0 if squared else 1.0
+    matrix = matrix / size
     started = time.perf_counter()
     parts = 2 if exact.cones else 1
     variables = [[cp.Variable((p, q)) for _ in range(blocks)] for _ in range(parts)]
@@ -74,14 +80,14 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
         for j in range(blocks):
             K = exact.cone_matrix(j)
             constraints += [K @ variable[j] >= 0 for variable in variables]
-    target = exact.loss.target.numpy()
-    model = cp.Problem(
-        cp.Minimize(_loss(cp, exact, prediction, target) + exact.beta * norm), constraints
-    )
+    target = exact.loss.target.numpy() / unit
+    weight = exact.beta / (size * unit)
+    model = cp.Problem(cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints)
     model.solve(solver=solver or "CLARABEL")
     if variables[0][0].value is None:
         raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
     values = np.array([[block.value for block in variable] for variable in variables])
+    values *= unit / size
     Z = torch.from_numpy(values[0] - values[1] if exact.cones else values[0]).reshape(shape)
     neurons = None
     if exact.cones:

@@ -39,7 +39,8 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
     -------
     Lifted (coefficients, objective).  For linear and gated ReLU the objective is that of the
     coefficients; for ReLU it counts :math:`\beta\sum_k\|u_k\|\|v_k\|` for the network's own
-    units, an upper bound on the quasi-nuclear norm of their sum.
+    units, an upper bound on the quasi-nuclear norm of their sum; a neuron on the boundary of
+    several cones is booked in one of them.
 
     Raises
     ------
