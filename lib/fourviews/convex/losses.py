@@ -64,7 +64,6 @@ class Squared:
         return -float(self.conjugate(scale * residual))
 
 
-
 class CrossEntropy:
     r""":math:`L(F) = \sum_i \big(\log\sum_k e^{F_{ik}} - \sum_k Y_{ik} F_{ik}\big)`, summed.
 
@@ -104,39 +103,37 @@ class CrossEntropy:
         return torch.xlogy(q.clamp_min(0), q.clamp_min(0)).sum()
 
     def prox(self, point: Float[Tensor, "*shape k"], step: float) -> Float[Tensor, "*shape k"]:
-        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2`, row by row, by damped Newton steps.
+        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2`, row by row.
 
-        The Hessian :math:`I/t + \operatorname{diag}(p) - pp^\top` is inverted by the
-        Sherman–Morrison formula.
+        With p = softmax(F) and :math:`\lambda = \log\sum_k e^{F_k}` the optimality condition
+        :math:`F + tp = G + tY` reads :math:`tp_k + \log p_k = G_k + tY_k - \lambda`.  So
+        :math:`tp_k = \omega(G_k + tY_k - \lambda + \log t)` with Wright's function,
+        :math:`\omega + \log\omega = z`, and one number λ a row makes p sum to 1.  Both equations
+        are convex and monotone: Newton's method started on the right side cannot fail.
         """
-        F = point - step * (torch.softmax(point, -1) - self.target)
-
-        def value(F: Tensor) -> Tensor:
-            fit = torch.logsumexp(F, -1) - (self.target * F).sum(-1)
-            return fit + (F - point).square().sum(-1) / (2 * step)
-
-        current = value(F)
-        for _ in range(50):
-            p = torch.softmax(F, -1)
-            gradient = p - self.target + (F - point) / step
-            inverse = 1.0 / (p + 1.0 / step)
-            a, b = inverse * gradient, inverse * p
-            newton = a + b * ((p * a).sum(-1, keepdim=True) / (1.0 - (p * b).sum(-1, keepdim=True)))
-            # Twice the decrease that the step promises; below rounding there is nothing to gain.
-            decrement = (gradient * newton).sum(-1)
-            open_rows = decrement > 1e-15 * (1.0 + current.abs())
-            if not open_rows.any():
+        t = torch.as_tensor(step, dtype=point.dtype, device=point.device)
+        shifted = point + t * self.target
+        # The largest entry alone has tp = t here: the sum is at least t, and λ only grows.
+        level = shifted.amax(-1, keepdim=True) - t
+        eps = torch.finfo(point.dtype).eps
+        for _ in range(100):
+            log_omega = _log_wright_omega(shifted - level + t.log())
+            omega = log_omega.exp()
+            excess = omega.sum(-1, keepdim=True) - t
+            move = excess / (omega / (1 + omega)).sum(-1, keepdim=True)
+            level = level + move
+            if bool((move.abs() <= 4 * eps * (1 + level.abs())).all()):
                 break
-            rate = open_rows.to(F.dtype)
-            for _ in range(40):
-                trial = F - rate.unsqueeze(-1) * newton
-                trial_value = value(trial)
-                worse = trial_value > current - 1e-4 * rate * decrement + 1e-14 * current.abs()
-                if not worse.any():
-                    break
-                rate = torch.where(worse, 0.5 * rate, rate)
-            F, current = trial, trial_value
-        return F
+        log_omega = _log_wright_omega(shifted - level + t.log())
+        # Two forms of the same F: each without cancellation on its side of t = 1.
+        F = shifted - log_omega.exp() if step <= 1 else level + log_omega - t.log()
+        # λ carries the rounding of tY; a Newton step on F itself removes it (Sherman–Morrison,
+        # with 1 - sum p²/(p + 1/t) written as sum p/(tp + 1)).
+        p = torch.softmax(F, -1)
+        gradient = p - self.target + (F - point) / t
+        share = p / (p + 1 / t)
+        correction = t * (share * gradient).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
+        return F - gradient / (p + 1 / t) - share * correction
 
     def dual_bound(self, residual: Float[Tensor, "*shape k"], max_scale: float) -> float:
         r"""Largest :math:`-L^*(sR)` over :math:`0 \le s \le \min(1, \text{max\_scale})`.
@@ -162,3 +159,13 @@ class CrossEntropy:
             if high - low < 1e-9:
                 break
         return best
+
+
+def _log_wright_omega(z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    r"""y with :math:`e^y + y = z`, by Newton's method from above, where it is monotone."""
+    y = torch.minimum(z, z.clamp_min(1.0).log())
+    # Five steps reach float64 from here, for every z.
+    for _ in range(5):
+        power = y.exp()
+        y = y - (power + y - z) / (power + 1)
+    return y
