@@ -47,7 +47,9 @@ def pooling_is_another_loss(pool: Callable[[torch.Tensor], torch.Tensor]) -> Non
         absorbed = lambda F, p=pooled: p.loss.value(pool(F))  # noqa: E731
         for _ in range(20):
             Z, W = (
-                torch.from_numpy(rng.standard_normal(pooled.coefficient_shape) * 10 ** rng.uniform(-2, 2))
+                torch.from_numpy(
+                    rng.standard_normal(pooled.coefficient_shape) * 10 ** rng.uniform(-2, 2)
+                )
                 for _ in range(2)
             )
             F, G = token_wise.forward(Z), token_wise.forward(W)
@@ -84,7 +86,11 @@ def test_summing_instead_of_averaging_is_noticed() -> None:
 
 def relu_problems() -> list[convex.MLP]:
     x = np.array([-0.9, -0.6, -0.2, 0.1, 0.4, 0.8])
-    problems = [convex.MLP(np.stack([x, np.ones(6)], 1), np.sin(5 * x)[:, None], beta=0.2, activation="relu")]
+    problems = [
+        convex.MLP(
+            np.stack([x, np.ones(6)], 1), np.sin(5 * x)[:, None], beta=0.2, activation="relu"
+        )
+    ]
     for seed, n, d, beta in [(0, 7, 2, 0.3), (4, 5, 3, 0.3)]:
         rng = np.random.default_rng(seed)
         X, Y = rng.standard_normal((n, d)), 2 * rng.standard_normal((n, 1))
@@ -97,7 +103,8 @@ def training_meets_the_convex_optimum(decay_per_beta: float) -> None:
     for problem in relu_problems():
         solution = solve(problem)
         values = [
-            train(problem, units=12, seed=seed, decay=decay_per_beta * problem.beta) for seed in range(8)
+            train(problem, units=12, seed=seed, decay=decay_per_beta * problem.beta)
+            for seed in range(8)
         ]
         assert min(values) >= solution.lower_bound * (1 - 1e-9)
         assert min(values) <= solution.objective * (1 + 1e-3)
@@ -113,7 +120,9 @@ def test_few_neurons_stay_above_the_certified_bound() -> None:
     for problem in relu_problems():
         solution = solve(problem)
         assert solution.rank >= 2
-        assert min(train(problem, units=1, seed=seed) for seed in range(5)) > solution.objective * (1 + 1e-3)
+        assert min(train(problem, units=1, seed=seed) for seed in range(5)) > solution.objective * (
+            1 + 1e-3
+        )
 
 
 @pytest.mark.claim("cvx-01/value", verdict="verified")
@@ -157,12 +166,20 @@ def test_lifting_is_onto_and_never_raises_the_objective() -> None:
     """The repaired statement: every network lifts to a convex point with no larger objective,
     and the network of any convex point lifts back to it."""
     for seed, activation in itertools.product(range(6), ("linear", "gated_relu", "relu")):
-        problem = rng_problem(seed, 6, 2, 1 if activation == "relu" else 3, beta=0.3, activation=activation)
+        problem = rng_problem(
+            seed, 6, 2, 1 if activation == "relu" else 3, beta=0.3, activation=activation
+        )
         generator = torch.Generator().manual_seed(seed)
         p, q = problem.block_shape
         first = torch.randn(9, p, generator=generator).double()
-        gates = problem.gates[torch.arange(9) % len(problem.gates)] if activation == "gated_relu" else None
-        network = problem.hidden_layers(first, torch.randn(9, q, generator=generator).double(), gates)
+        gates = (
+            problem.gates[torch.arange(9) % len(problem.gates)]
+            if activation == "gated_relu"
+            else None
+        )
+        network = problem.hidden_layers(
+            first, torch.randn(9, q, generator=generator).double(), gates
+        )
         lifted = convex.from_network(problem, network)
         assert lifted.objective <= problem.network_objective(network) * (1 + 1e-12)
         with torch.no_grad():
@@ -170,10 +187,15 @@ def test_lifting_is_onto_and_never_raises_the_objective() -> None:
         solution = solve(problem)
         again = convex.from_network(problem, solution.network())
         if activation != "relu":
-            torch.testing.assert_close(again.coefficients, solution.coefficients, rtol=1e-7, atol=1e-9)
+            torch.testing.assert_close(
+                again.coefficients, solution.coefficients, rtol=1e-7, atol=1e-9
+            )
         # A ReLU neuron on a boundary may be booked in either neighbour; what it computes stays.
         torch.testing.assert_close(
-            problem.forward(again.coefficients), problem.forward(solution.coefficients), rtol=1e-7, atol=1e-9
+            problem.forward(again.coefficients),
+            problem.forward(solution.coefficients),
+            rtol=1e-7,
+            atol=1e-9,
         )
         assert again.objective == pytest.approx(solution.objective, rel=1e-8)
 
@@ -217,7 +239,9 @@ def test_structured_rows_have_no_more_cells_than_cover() -> None:
         kronecker = np.kron(X, X)
         x = rng.standard_normal(4)
         circulant = np.stack([np.roll(x, k) for k in range(4)])
-        stacked = np.concatenate([circulant, np.stack([np.roll(rng.standard_normal(4), k) for k in range(4)])])
+        stacked = np.concatenate(
+            [circulant, np.stack([np.roll(rng.standard_normal(4), k) for k in range(4)])]
+        )
         for rows in (kronecker, circulant, stacked):
             cells = len(convex.arrangements(rows))
             bound = convex.arrangement_bound(len(rows), int(np.linalg.matrix_rank(rows)))
@@ -295,11 +319,15 @@ def test_every_neuron_lies_in_a_listed_cone() -> None:
         X = rng.integers(-2, 3, (6, 3)).astype(float)
         problem = convex.MLP(X, np.zeros((6, 1)), beta=1.0, activation="relu")
         boundary = [np.cross(a, b) for a, b in itertools.combinations(X, 2)]
-        neurons = np.array([u for u in boundary if np.abs(u).sum() > 0] + [*rng.standard_normal((5, 3))])
+        neurons = np.array(
+            [u for u in boundary if np.abs(u).sum() > 0] + [*rng.standard_normal((5, 3))]
+        )
         index = problem.pattern_of(torch.from_numpy(neurons))
         assert (index >= 0).all()
         for u, j in zip(neurons, index.tolist(), strict=True):
-            np.testing.assert_allclose(problem.masks[j].numpy() * (X @ u), np.maximum(X @ u, 0), atol=1e-10)
+            np.testing.assert_allclose(
+                problem.masks[j].numpy() * (X @ u), np.maximum(X @ u, 0), atol=1e-10
+            )
 
 
 # cvx-03 -----------------------------------------------------------------------------------
@@ -344,7 +372,9 @@ def test_a_norm_that_forgets_the_cone_is_noticed() -> None:
     with pytest.raises(AssertionError):
         one_column_formula(lambda z, K: float(z.norm()))
     with pytest.raises(AssertionError):
-        one_column_formula(lambda z, K: float((lambda p: p.positive.norm())(convex.cone_decomposition(z, K))))
+        one_column_formula(
+            lambda z, K: float((lambda p: p.positive.norm())(convex.cone_decomposition(z, K)))
+        )
 
 
 @pytest.mark.claim("cvx-03/unconstrained", verdict="verified")
@@ -402,7 +432,9 @@ def closed_form(threshold_per_beta: float) -> None:
         Y = rng.standard_normal((12, 3))
         beta = 0.4
         solution = solve(convex.MLP(X, Y, beta=beta), tol=1e-10)
-        expected = convex.singular_value_threshold(torch.from_numpy(X.T @ Y), threshold_per_beta * beta)
+        expected = convex.singular_value_threshold(
+            torch.from_numpy(X.T @ Y), threshold_per_beta * beta
+        )
         torch.testing.assert_close(solution.coefficients, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -434,12 +466,15 @@ def test_another_threshold_is_noticed() -> None:
 
 def gated_training_meets_the_convex_optimum(decay_per_beta: float) -> None:
     for seed, loss in itertools.product(range(2), ("squared", "cross_entropy")):
-        problem = rng_problem(seed, 10, 3, 2, beta=0.5, loss=loss, activation="gated_relu", n_gates=6)
+        problem = rng_problem(
+            seed, 10, 3, 2, beta=0.5, loss=loss, activation="gated_relu", n_gates=6
+        )
         solution = solve(problem)
         assert convex.reference(problem).objective == pytest.approx(solution.objective, rel=1e-5)
         units = 2 * len(problem.gates)
         values = [
-            train(problem, units=units, seed=k, decay=decay_per_beta * problem.beta) for k in range(4)
+            train(problem, units=units, seed=k, decay=decay_per_beta * problem.beta)
+            for k in range(4)
         ]
         assert min(values) >= solution.lower_bound * (1 - 1e-9)
         assert min(values) <= solution.objective * (1 + 1e-4)
@@ -457,7 +492,9 @@ def test_another_decay_of_the_gated_network_is_noticed() -> None:
             gated_training_meets_the_convex_optimum(factor)
 
 
-def relu_network_of(problem: convex.MLP, solution: convex.Solution) -> tuple[torch.nn.Module, float]:
+def relu_network_of(
+    problem: convex.MLP, solution: convex.Solution
+) -> tuple[torch.nn.Module, float]:
     """ReLU network from a gated solution: each left factor as a difference of cone members."""
     first, second = [], []
     for j, block in enumerate(solution.coefficients):
@@ -483,7 +520,9 @@ def test_gated_on_all_patterns_is_below_relu_and_gives_a_relu_network() -> None:
         low, exact = solve(gated, tol=1e-8), solve(relu, tol=1e-8)
         network, objective = relu_network_of(gated, low)
         with torch.no_grad():
-            torch.testing.assert_close(network(relu.X), gated.forward(low.coefficients), rtol=1e-6, atol=1e-6)
+            torch.testing.assert_close(
+                network(relu.X), gated.forward(low.coefficients), rtol=1e-6, atol=1e-6
+            )
         assert low.lower_bound <= exact.objective
         assert exact.lower_bound <= objective
         gaps.append(exact.objective / low.objective - 1)
@@ -498,7 +537,9 @@ def test_thin_cone_makes_the_relu_network_of_a_gated_solution_costly() -> None:
     for eps in (1e-1, 1e-2, 1e-3):
         X = np.array([[1.0, 0.0], [-1.0, eps]])
         gate = np.array([[eps / 2, 1.0]])
-        gated = convex.MLP(X, np.array([[1.0], [-1.0]]), beta=0.1, activation="gated_relu", gates=gate)
+        gated = convex.MLP(
+            X, np.array([[1.0], [-1.0]]), beta=0.1, activation="gated_relu", gates=gate
+        )
         assert gated.masks.all()
         solution = solve(gated)
         _, objective = relu_network_of(gated, solution)
@@ -513,7 +554,11 @@ def test_thin_cone_makes_the_relu_network_of_a_gated_solution_costly() -> None:
 @pytest.mark.claim("cvx-05/small-gap", verdict="conditional")
 def test_cone_without_interior_gives_no_relu_network() -> None:
     problem = convex.MLP(
-        np.array([[1.0], [-1.0]]), np.array([[1.0], [-1.0]]), beta=0.1, activation="gated_relu", gates=np.zeros((1, 1))
+        np.array([[1.0], [-1.0]]),
+        np.array([[1.0], [-1.0]]),
+        beta=0.1,
+        activation="gated_relu",
+        gates=np.zeros((1, 1)),
     )
     solution = solve(problem)
     assert solution.rank == 1

@@ -39,6 +39,10 @@ def train(problem: convex.Problem, units: int, seed: int, *, decay: float | None
 
     start = torch.cat([first.ravel(), second.ravel()]).numpy()
     result = minimize(
-        value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "maxfun": 6000}
+        value_and_gradient,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": 3000, "maxfun": 6000},
     )
     return float(result.fun)

@@ -41,9 +41,7 @@ def _project(point: np.ndarray, K: np.ndarray) -> ConeProjection:
     return ConeProjection(point + K.T @ multiplier, multiplier)
 
 
-def project_cone(
-    point: Float[Tensor, " p"], K: Float[Tensor, "rows p"]
-) -> Float[Tensor, " p"]:
+def project_cone(point: Float[Tensor, " p"], K: Float[Tensor, "rows p"]) -> Float[Tensor, " p"]:
     r"""Nearest point of the cone :math:`\{u : Ku \ge 0\}`.
 
     .. math:: P(x) = \arg\min_{Ku \ge 0} \tfrac12\|u - x\|^2 = x + K^\top\lambda,\quad
@@ -162,16 +160,17 @@ def cone_decomposition(
         return torch.from_numpy(scale * array).to(vector)
 
     return ConeDecomposition(
-        as_tensor(best_a), as_tensor(best_a - z), float(scale * best_cost), float(scale * min(best_bound, best_cost))
+        as_tensor(best_a),
+        as_tensor(best_a - z),
+        float(scale * best_cost),
+        float(scale * min(best_bound, best_cost)),
     )
 
 
 _LONGEST = 1e7
 
 
-def _least_distance(
-    centre: np.ndarray, K: np.ndarray, need: np.ndarray
-) -> ConeProjection | None:
+def _least_distance(centre: np.ndarray, K: np.ndarray, need: np.ndarray) -> ConeProjection | None:
     """Nearest point to ``centre`` with K a >= need, or None if there is none within reach.
 
     Lawson and Hanson's reduction of least distance programming to NNLS: the residual r of

@@ -63,7 +63,9 @@ def fully_corrective(
             polar = float(polars.max(initial=0.0)) * (1 + 1e-12)
             if not exact.all_patterns:
                 polar = exact.polar(residual)
-            if log.record(iteration, units, exact.network_objective(network), prediction, polar=polar):
+            if log.record(
+                iteration, units, exact.network_objective(network), prediction, polar=polar
+            ):
                 break
             if not found or iteration == max_iterations:
                 break

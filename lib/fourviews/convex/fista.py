@@ -140,5 +140,12 @@ def fista(
     # Momentum makes predictions drift by rounding; report the objective of the coefficients.
     objective = log.exact.objective(log.best.double())
     return Solution(
-        problem, log.best, objective, min(log.bound, objective), tol, iterations, "fista", log.history
+        problem,
+        log.best,
+        objective,
+        min(log.bound, objective),
+        tol,
+        iterations,
+        "fista",
+        log.history,
     )

@@ -70,7 +70,9 @@ def frank_wolfe(
             if log.due(iteration) or iteration in (0, max_iterations):
                 exact = Z.double()
                 prediction = log.exact.forward(exact)
-                objective = float(log.exact.loss.value(prediction) + problem.beta * nuclear_norm(exact))
+                objective = float(
+                    log.exact.loss.value(prediction) + problem.beta * nuclear_norm(exact)
+                )
                 if log.record(iteration, Z, objective, prediction):
                     break
             if iteration == max_iterations:
@@ -89,7 +91,14 @@ def frank_wolfe(
     finally:
         log.close()
     return Solution(
-        problem, log.best, log.objective, min(log.bound, log.objective), tol, iteration, "frank_wolfe", log.history
+        problem,
+        log.best,
+        log.objective,
+        min(log.bound, log.objective),
+        tol,
+        iteration,
+        "frank_wolfe",
+        log.history,
     )
 
 

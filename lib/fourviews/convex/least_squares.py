@@ -59,6 +59,8 @@ def kernel_part(
     operator_norm = float(image.norm()) / size if size else 0.0
     for probe in (torch.ones_like(part), residual.double()):
         operator_norm = max(operator_norm, float(problem.adjoint(probe).norm() / probe.norm()))
-    if float(problem.adjoint(part).norm()) > _RELATIVE_ACCURACY * operator_norm * float(part.norm()):
+    if float(problem.adjoint(part).norm()) > _RELATIVE_ACCURACY * operator_norm * float(
+        part.norm()
+    ):
         return None
     return part

@@ -50,7 +50,9 @@ class Log:
         # Checks get rarer: their cost stays a fraction of the run's.
         if iteration < self.next_check:
             return False
-        self.next_check = max(iteration + 10, int(1.1 * iteration)) if iteration >= 10 else iteration + 3
+        self.next_check = (
+            max(iteration + 10, int(1.1 * iteration)) if iteration >= 10 else iteration + 3
+        )
         return True
 
     def record(
@@ -72,7 +74,12 @@ class Log:
         # Rounding may lift a tight bound above the objective by a few units in the last place.
         self.bound = max(self.bound, bound)
         self.history.append(
-            Record(iteration, time.perf_counter() - self.started, self.objective, min(self.bound, self.objective))
+            Record(
+                iteration,
+                time.perf_counter() - self.started,
+                self.objective,
+                min(self.bound, self.objective),
+            )
         )
         gap = self.gap
         self.bar.update(iteration - self.done)

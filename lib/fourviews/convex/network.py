@@ -38,7 +38,9 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
     ) -> None:
         super().__init__()
         if activation not in ("linear", "gated_relu", "relu"):
-            raise ValueError(f"activation must be 'linear', 'gated_relu' or 'relu', got {activation!r}")
+            raise ValueError(
+                f"activation must be 'linear', 'gated_relu' or 'relu', got {activation!r}"
+            )
         if pool not in (None, "mean"):
             raise ValueError(f"pool must be None or 'mean', got {pool!r}")
         if len(first) != len(second):
@@ -46,7 +48,9 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         if (activation == "gated_relu") != (gates is not None):
             raise ValueError('gates are needed for activation="gated_relu" and for no other')
         if gates is not None and gates.shape != first.shape:
-            raise ValueError(f"gates must have first's shape {tuple(first.shape)}, got {tuple(gates.shape)}")
+            raise ValueError(
+                f"gates must have first's shape {tuple(first.shape)}, got {tuple(gates.shape)}"
+            )
         self.first = nn.Parameter(first.detach().clone())
         self.second = nn.Parameter(second.detach().clone())
         self.register_buffer("gates", None if gates is None else gates.detach().clone())

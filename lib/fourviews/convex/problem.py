@@ -15,7 +15,7 @@ import copy
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from .arrangements import arrangements
@@ -91,7 +91,9 @@ class Problem(abc.ABC):
             raise ValueError(f"seed must be an integer, got {seed!r}")
         self.X = _features(X, self.token_axis)
         if pool is not None and self.X.ndim == 2:
-            raise ValueError(f"pool={pool!r} averages over tokens, but X has none: shape {tuple(self.X.shape)}")
+            raise ValueError(
+                f"pool={pool!r} averages over tokens, but X has none: shape {tuple(self.X.shape)}"
+            )
         self.beta, self.activation, self.pool = float(beta), activation, pool
         target = _target(Y, self.X, loss, pool, classes)
         self.loss = (Squared if loss == "squared" else CrossEntropy)(target)
@@ -159,7 +161,9 @@ class Problem(abc.ABC):
     def forward(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, "n *s c"]:
         r"""The linear map A: predictions of the coefficients (pooled if the problem pools)."""
         if tuple(Z.shape) != self.coefficient_shape:
-            raise ValueError(f"coefficients must have shape {self.coefficient_shape}, got {tuple(Z.shape)}")
+            raise ValueError(
+                f"coefficients must have shape {self.coefficient_shape}, got {tuple(Z.shape)}"
+            )
         return self._pooled(self.lifted(Z.reshape(-1, *self.block_shape), self.masks))
 
     def adjoint(self, R: Float[Tensor, "n *s c"]) -> Float[Tensor, "*G p q"]:
@@ -263,7 +267,9 @@ class Problem(abc.ABC):
         polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
         for j in np.flatnonzero(polars[0] > floor):
             for side, sign in enumerate((1.0, -1.0)):
-                polars[side, j] = np.linalg.norm(_project(sign * blocks[j], self.cone_matrix(j)).point)
+                polars[side, j] = np.linalg.norm(
+                    _project(sign * blocks[j], self.cone_matrix(j)).point
+                )
         return polars
 
     # Variants of the same problem ----------------------------------------------------------
@@ -350,20 +356,28 @@ class Problem(abc.ABC):
     ) -> tuple[Tensor | None, Tensor | None, bool]:
         if self.activation == "linear":
             if gates is not None or n_gates is not None:
-                raise ValueError('gates and n_gates belong to activation="gated_relu" or "relu", got "linear"')
+                raise ValueError(
+                    'gates and n_gates belong to activation="gated_relu" or "relu", got "linear"'
+                )
             return None, None, False
         if gates is not None and n_gates is not None:
             raise ValueError("give gates or n_gates, not both")
         size = self.block_shape[0]
         if gates is not None:
             gates = _tensor("gates", gates)
-            if gates.ndim != 1 + len(self.gate_shape) or tuple(gates.shape[1:]) != self.gate_shape or not len(gates):
+            if (
+                gates.ndim != 1 + len(self.gate_shape)
+                or tuple(gates.shape[1:]) != self.gate_shape
+                or not len(gates)
+            ):
                 raise ValueError(
                     f"gates must have shape (P, {', '.join(map(str, self.gate_shape))}) with P >= 1, "
                     f"got {tuple(gates.shape)}"
                 )
             if gates.dtype != self.X.dtype or not torch.isfinite(gates).all():
-                raise ValueError(f"gates must be finite and of X's dtype {self.X.dtype}, got {gates.dtype}")
+                raise ValueError(
+                    f"gates must be finite and of X's dtype {self.X.dtype}, got {gates.dtype}"
+                )
             gates = gates.to(self.X.device)
             return gates, self._mask(gates), False
         if n_gates is None and self.activation == "relu":
@@ -408,7 +422,9 @@ def _one_of(name: str, value: object, allowed: tuple) -> None:
 
 def _tensor(name: str, value: Tensor | np.ndarray) -> Tensor:
     if not isinstance(value, (Tensor, np.ndarray)):
-        raise ValueError(f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}")
+        raise ValueError(
+            f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}"
+        )
     return torch.as_tensor(value).detach()
 
 
@@ -439,7 +455,9 @@ def _target(
     for axis, name in enumerate(names):
         if Y.ndim <= axis or Y.shape[axis] != leading[axis]:
             got = Y.shape[axis] if Y.ndim > axis else "no"
-            raise ValueError(f"Y has {got} {name}, X has {leading[axis]} (shapes {tuple(Y.shape)}, {tuple(X.shape)})")
+            raise ValueError(
+                f"Y has {got} {name}, X has {leading[axis]} (shapes {tuple(Y.shape)}, {tuple(X.shape)})"
+            )
     if Y.is_floating_point():
         if Y.dtype != X.dtype:
             raise ValueError(f"Y must have X's dtype {X.dtype}, got {Y.dtype}")

@@ -70,9 +70,7 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     started = time.perf_counter()
     parts = 2 if exact.cones else 1
     variables = [[cp.Variable((p, q)) for _ in range(blocks)] for _ in range(parts)]
-    flat = [
-        cp.hstack([cp.vec(block, order="C") for block in variable]) for variable in variables
-    ]
+    flat = [cp.hstack([cp.vec(block, order="C") for block in variable]) for variable in variables]
     prediction = matrix @ (flat[0] - flat[1] if exact.cones else flat[0])
     norm = sum(_norm(cp, block) for variable in variables for block in variable)
     constraints = []
@@ -82,7 +80,9 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
             constraints += [K @ variable[j] >= 0 for variable in variables]
     target = exact.loss.target.numpy() / unit
     weight = exact.beta / (size * unit)
-    model = cp.Problem(cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints)
+    model = cp.Problem(
+        cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints
+    )
     model.solve(solver=solver or "CLARABEL")
     if variables[0][0].value is None:
         raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
@@ -103,8 +103,15 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     bound = min(lower_bound(exact, predicted), objective)
     history = [Record(1, time.perf_counter() - started, objective, bound)]
     return Solution(
-        problem, Z.to(problem.X), objective, bound, tol, int(model.solver_stats.num_iters or 0),
-        f"cvxpy/{model.solver_stats.solver_name}", history, neurons,
+        problem,
+        Z.to(problem.X),
+        objective,
+        bound,
+        tol,
+        int(model.solver_stats.num_iters or 0),
+        f"cvxpy/{model.solver_stats.solver_name}",
+        history,
+        neurons,
     )
 
 

@@ -16,6 +16,7 @@ from .splitting import iterate, splitting
 
 __all__ = ["relu_bounds", "relu_on_cones"]
 
+
 class ConeModel:
     r"""One-column ReLU program on some patterns, :math:`z_j = a_j - b_j` with both in the cone.
 
@@ -65,7 +66,9 @@ def _units(V: np.ndarray, patterns: np.ndarray, scale: float = 1e-12) -> Neurons
     size = lengths[side, block][:, None]
     first = V[side, block] / np.sqrt(size)
     second = np.where(side == 0, 1.0, -1.0)[:, None] * np.sqrt(size)
-    return Neurons(torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(patterns[block]))
+    return Neurons(
+        torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(patterns[block])
+    )
 
 
 def relu_on_cones(
@@ -194,9 +197,13 @@ def _descend(problem: Problem, units: Neurons) -> Neurons:
         return float(value.detach()), gradient.numpy()
 
     start = torch.cat([units.first.ravel(), units.second.ravel()]).numpy()
-    result = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    result = minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000}
+    )
     flat = torch.from_numpy(result.x)
     first, second = flat[: m * p].reshape(m, p), flat[m * p :].reshape(m, -1)
-    alive = (torch.linalg.vector_norm(first, dim=1) > 1e-9) & (torch.linalg.vector_norm(second, dim=1) > 1e-9)
+    alive = (torch.linalg.vector_norm(first, dim=1) > 1e-9) & (
+        torch.linalg.vector_norm(second, dim=1) > 1e-9
+    )
     first, second = first[alive], second[alive]
     return Neurons(first, second, problem.pattern_of(first))

@@ -156,6 +156,13 @@ def relu_solution(problem: Problem, log: Log, tol: float, iterations: int, metho
     network = exact.hidden_layers(units.first.double(), units.second.double(), None)
     objective = exact.network_objective(network)
     return Solution(
-        problem, Z.to(problem.X), objective, min(log.bound, objective), tol, iterations, method,
-        log.history, units,
+        problem,
+        Z.to(problem.X),
+        objective,
+        min(log.bound, objective),
+        tol,
+        iterations,
+        method,
+        log.history,
+        units,
     )

@@ -64,7 +64,9 @@ def solve(
         For a tolerance or iteration count out of range, or a method that does not apply.
     """
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a convex.Problem such as convex.MLP(…), got {type(problem).__name__}")
+        raise ValueError(
+            f"problem must be a convex.Problem such as convex.MLP(…), got {type(problem).__name__}"
+        )
     if not (_is_number(tol) and 0 <= tol < float("inf")):
         raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
     if not (_is_integer(max_iterations) and max_iterations >= 1):
@@ -80,4 +82,6 @@ def solve(
         return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
     if method == "auto":
         method = "splitting" if problem.gram_size <= LARGEST_GRAM else "fista"
-    return {"splitting": splitting, "fista": fista, "frank_wolfe": frank_wolfe}[method](problem, **common)
+    return {"splitting": splitting, "fista": fista, "frank_wolfe": frank_wolfe}[method](
+        problem, **common
+    )

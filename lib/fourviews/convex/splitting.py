@@ -86,7 +86,7 @@ def iterate(
         image = model.forward(Z)
         mixed = relaxation * Z + (1 - relaxation) * W
         mixed_F = relaxation * image + (1 - relaxation) * F
-        W_old, F_old = W, F
+        W_old = W
         W = model.prox(mixed + U_W, 1.0 / rho_W)
         F = loss.prox(mixed_F + U_F, 1.0 / rho_F)
         U_W = U_W + mixed - W
@@ -131,7 +131,9 @@ def splitting(
             return False
         rounded = W.to(problem.X.dtype)
         stored = rounded.double()
-        objective = float(exact.loss.value(exact.forward(stored)) + problem.beta * nuclear_norm(stored))
+        objective = float(
+            exact.loss.value(exact.forward(stored)) + problem.beta * nuclear_norm(stored)
+        )
         return log.record(iteration, rounded, objective, F)
 
     if start is None and problem.beta == 0 and isinstance(exact.loss, Squared):
@@ -141,5 +143,12 @@ def splitting(
     finally:
         log.close()
     return Solution(
-        problem, log.best, log.objective, min(log.bound, log.objective), tol, iterations, "splitting", log.history
+        problem,
+        log.best,
+        log.objective,
+        min(log.bound, log.objective),
+        tol,
+        iterations,
+        "splitting",
+        log.history,
     )

@@ -64,7 +64,9 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
     if problem.masks is None:
         Z = units.sum(0)
         return Lifted(Z, problem.to(torch.float64).objective(Z.double()))
-    block = _gate_index(problem, network) if network.gates is not None else problem.pattern_of(first)
+    block = (
+        _gate_index(problem, network) if network.gates is not None else problem.pattern_of(first)
+    )
     if (block < 0).any():
         k = int((block < 0).nonzero()[0])
         raise ValueError(f"unit {k} has an activation pattern on X that the problem does not list")
@@ -74,7 +76,9 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
     if not problem.cones:
         return Lifted(Z, exact.objective(Z.double()))
     twin = exact.hidden_layers(first.double(), second.double(), None)
-    lengths = torch.linalg.vector_norm(twin.first, dim=1) * torch.linalg.vector_norm(twin.second, dim=1)
+    lengths = torch.linalg.vector_norm(twin.first, dim=1) * torch.linalg.vector_norm(
+        twin.second, dim=1
+    )
     with torch.no_grad():
         return Lifted(Z, float(exact.loss.value(twin(exact.X)) + exact.beta * lengths.sum()))
 
