@@ -9,9 +9,9 @@ from torch import Tensor
 from .cones import _least_distance, _project
 from .log import Log
 from .problem import Problem
-from .solution import Neurons, Solution, relu_solution
+from .solution import Neurons, Solution
 
-__all__ = ["fully_corrective"]
+__all__ = ["fully_corrective", "relu_solution"]
 
 # Most neurons that join in one round.
 _BATCH = 64
@@ -127,3 +127,28 @@ def _merged(atoms: np.ndarray, origin: np.ndarray, weights: np.ndarray, size: in
         first[k], second[k] = a / root, root if side == 0 else -root
     block = torch.tensor([j for j, _ in sums], dtype=torch.long)
     return Neurons(torch.from_numpy(first), torch.from_numpy(second), block)
+
+
+def relu_solution(problem: Problem, log: Log, tol: float, iterations: int, method: str) -> Solution:
+    """Solution from the neurons that a solver's log found best, in the input's precision."""
+    units: Neurons = log.best
+    Z = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
+    Z.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
+    units = Neurons(
+        units.first.to(problem.X), units.second.to(problem.X), units.block.to(problem.X.device)
+    )
+    # In float32 the rounded network is what counts; its objective is a rounding above.
+    exact = problem.to(torch.float64)
+    network = exact.hidden_layers(units.first.double(), units.second.double(), None)
+    objective = exact.network_objective(network)
+    return Solution(
+        problem,
+        Z.to(problem.X),
+        objective,
+        min(log.bound, objective),
+        tol,
+        iterations,
+        method,
+        log.history,
+        units,
+    )

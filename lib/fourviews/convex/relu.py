@@ -8,10 +8,11 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from .cones import _project, cone_decomposition
+from .corrective import relu_solution
 from .log import Log
 from .network import balanced_factors
 from .problem import Problem
-from .solution import Neurons, Solution, relu_solution
+from .solution import Neurons, Solution
 from .splitting import iterate, splitting
 
 __all__ = ["relu_bounds", "relu_on_cones"]

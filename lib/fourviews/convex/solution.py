@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,10 +14,7 @@ from .certificates import relative_gap
 from .network import TwoLayerNetwork, balanced_factors
 from .problem import Problem
 
-if TYPE_CHECKING:
-    from .log import Log
-
-__all__ = ["Neurons", "Record", "Solution", "relu_solution"]
+__all__ = ["Neurons", "Record", "Solution", "objective_at_zero"]
 
 
 class Record(NamedTuple):
@@ -141,28 +138,3 @@ def objective_at_zero(problem: Problem) -> float:
     """Loss of the zero network: the yardstick of the gap."""
     loss = problem.to(torch.float64).loss
     return float(loss.value(torch.zeros_like(loss.target)))
-
-
-def relu_solution(problem: Problem, log: Log, tol: float, iterations: int, method: str) -> Solution:
-    """Solution from the neurons that a solver's log found best, in the input's precision."""
-    units: Neurons = log.best
-    Z = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
-    Z.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
-    units = Neurons(
-        units.first.to(problem.X), units.second.to(problem.X), units.block.to(problem.X.device)
-    )
-    # In float32 the rounded network is what counts; its objective is a rounding above.
-    exact = problem.to(torch.float64)
-    network = exact.hidden_layers(units.first.double(), units.second.double(), None)
-    objective = exact.network_objective(network)
-    return Solution(
-        problem,
-        Z.to(problem.X),
-        objective,
-        min(log.bound, objective),
-        tol,
-        iterations,
-        method,
-        log.history,
-        units,
-    )
