@@ -19,6 +19,8 @@ KINDS = [
     pytest.param(activation, loss, c, layout, id=f"{activation}-{loss}-{c}-{layout}")
     for activation, (loss, c), layout in itertools.product(("linear", "gated_relu"), OUTPUTS, LAYOUTS)
 ]
+# One layout for each loss: what takes long need not see every combination.
+SOME = [KINDS[i] for i in (0, 4, 8, 11, 12, 16)]
 SMALL = {"n": 5, "s": 2, "d": 3, "n_gates": 3}
 AGREEMENT = 1e-5
 
@@ -101,7 +103,7 @@ def test_solver_agrees_with_cvxpy(activation, loss, c, layout, method, reference
     assert_network_matches(solution)
 
 
-@pytest.mark.parametrize("activation, loss, c, layout", KINDS)
+@pytest.mark.parametrize("activation, loss, c, layout", SOME)
 def test_frank_wolfe_closes_in_on_the_cvxpy_optimum(activation, loss, c, layout, reference):
     problem, expected = reference(activation, loss, layout=layout, c=c, share=0.4, seed=3, **SMALL)
     # The error falls like 1/k: a gap of 1e-3 is what a thousand iterations are good for.
@@ -127,8 +129,9 @@ def test_solution_is_zero_from_the_largest_beta_on(activation, loss, c, layout, 
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.8])
-@pytest.mark.parametrize("method", ["auto", "splitting"])
+@pytest.mark.parametrize(
+    "method, share", [("auto", 0.02), ("auto", 0.3), ("auto", 0.8), ("splitting", 0.6)]
+)
 def test_relu_with_one_output_agrees_with_cvxpy(layout, share, method, reference):
     problem, expected = reference("relu", layout=layout, c=1, share=share, n=4, s=2, d=2, seed=1)
     solution = convex.solve(problem, method=method, tol=1e-6, progress=False)
@@ -139,8 +142,9 @@ def test_relu_with_one_output_agrees_with_cvxpy(layout, share, method, reference
     assert_network_matches(solution)
 
 
-@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(
+    "loss, layout", [("squared", "rows"), ("squared", "pool"), ("cross_entropy", "tokens")]
+)
 def test_relu_with_several_outputs_has_true_bounds(loss, layout, make_problem, reference):
     options = dict(layout=layout, c=3, share=0.2, n=4, s=2, d=2, seed=2)
     problem = make_problem("relu", loss, **options)
@@ -260,7 +264,7 @@ def test_soft_targets_keep_their_entropy_below(make_problem):
     X = torch.randn(6, 3, generator=generator, dtype=torch.float64)
     Y = torch.softmax(torch.randn(6, 3, generator=generator, dtype=torch.float64), 1)
     entropy = float(-(Y * Y.log()).sum())
-    for beta in (0.0, 1e-4, 0.1):
+    for beta in (0.0, 1e-2, 0.1):
         problem = convex.MLP(X, Y, beta=beta, loss="cross_entropy")
         solution = convex.solve(problem, max_iterations=2000, progress=False)
         assert_consistent(solution)
@@ -269,7 +273,7 @@ def test_soft_targets_keep_their_entropy_below(make_problem):
             assert solution.converged
 
 
-@pytest.mark.parametrize("activation, loss, c, layout", KINDS)
+@pytest.mark.parametrize("activation, loss, c, layout", SOME)
 def test_float32(activation, loss, c, layout, make_problem):
     options = dict(layout=layout, c=c, share=0.3, seed=5, **SMALL)
     single = make_problem(activation, loss, dtype=torch.float32, **options)
@@ -405,7 +409,7 @@ def test_frank_wolfe_converges_no_slower_than_its_rate(step, make_problem):
     radius = at_zero / problem.beta
     operator_norm = float(torch.linalg.eigvalsh(problem.gram())[-1])
     curvature = operator_norm * (2 * radius) ** 2
-    for k in (10, 100, 1000):
+    for k in (10, 50, 300):
         solution = convex.frank_wolfe(problem, tol=0, max_iterations=k, step=step, progress=False)
         assert solution.objective - best.lower_bound <= 2 * curvature / (k + 2)
         assert_consistent(solution)
