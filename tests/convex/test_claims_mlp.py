@@ -492,6 +492,32 @@ def test_another_decay_of_the_gated_network_is_noticed() -> None:
             gated_training_meets_the_convex_optimum(factor)
 
 
+def one_neuron_a_gate(value: Callable[[float], float]) -> None:
+    """X = Y = I, one gate, on at both rows: (7) as printed, one neuron a gate, misses (8)."""
+    eye = np.eye(2)
+    for beta in (0.1, 0.3, 0.5):
+        problem = convex.MLP(eye, eye, beta=beta, activation="gated_relu", gates=np.ones((1, 2)))
+        solution = solve(problem)
+        assert solution.objective == pytest.approx(2 * beta - beta**2, rel=1e-6)
+        single = min(train(problem, units=1, seed=seed) for seed in range(5))
+        assert single == pytest.approx(value(beta), rel=1e-5)
+        assert single - solution.objective > 0.12
+        # The repaired count: min(d, c) neurons a gate.
+        pair = min(train(problem, units=2, seed=seed) for seed in range(5))
+        assert pair == pytest.approx(solution.objective, rel=1e-5)
+
+
+@pytest.mark.claim("cvx-05/neurons-a-gate", verdict="corrected")
+def test_one_neuron_a_gate_is_too_few_for_several_outputs() -> None:
+    one_neuron_a_gate(lambda beta: 0.5 + beta - 0.5 * beta**2)
+
+
+@pytest.mark.mutation("cvx-05")
+def test_claiming_the_convex_value_for_one_neuron_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        one_neuron_a_gate(lambda beta: 2 * beta - beta**2)
+
+
 def relu_network_of(
     problem: convex.MLP, solution: convex.Solution
 ) -> tuple[torch.nn.Module, float]:

@@ -83,7 +83,7 @@ class Log:
         )
         gap = self.gap
         self.bar.update(iteration - self.done)
-        self.bar.set_postfix_str(f"gap {gap:.1e}")
+        self.bar.set_postfix_str(f"gap {gap:.1e}", refresh=False)
         self.done = iteration
         if gap < 0.99 * self.best_gap:
             self.best_gap, self.best_gap_at = gap, iteration
