@@ -69,7 +69,7 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         return hidden * (gate >= 0)
 
     @abc.abstractmethod
-    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *s c"]:
+    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
         """Outputs, pooled if the network pools."""
 
 
@@ -79,7 +79,7 @@ class MLPNetwork(TwoLayerNetwork):
     Sahiner et al. (2022), (2), (6)–(8); no biases (append a constant feature for them).
     """
 
-    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *s c"]:
+    def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
         gate = None if self.gates is None else X @ self.gates.T
         output = self.activate(X @ self.first.T, gate) @ self.second
         return output.mean(dim=-2) if self.pool == "mean" else output

@@ -115,7 +115,7 @@ class Solution:
             gates = problem.gates.reshape(len(problem.gates), -1)[block]
         return problem.hidden_layers(first, second, gates)
 
-    def predict(self, X_new: Float[Tensor, "n *s d"] | np.ndarray) -> Float[Tensor, "n *s c"]:
+    def predict(self, X_new: Float[Tensor, "n *s d"] | np.ndarray) -> Float[Tensor, "n *t c"]:
         """Outputs on new data: class scores under cross-entropy.  Errors as for X."""
         twin = self.problem.with_data(X_new)
         if self.neurons is not None:
