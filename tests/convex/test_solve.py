@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fourviews import convex
+from fourviews.convex import log
 
 METHODS = ("fista", "splitting", "frank_wolfe")
 LAYOUTS = ("rows", "tokens", "pool")
@@ -425,7 +426,7 @@ def test_a_start_saves_iterations_and_changes_no_optimum(activation, method, mak
     assert warm.objective == pytest.approx(cold.objective, rel=1e-7)
 
 
-def test_progress_can_be_switched_off_and_on(make_problem, capsys):
+def test_progress_can_be_switched_off(make_problem, capsys):
     problem = make_problem(c=2)
     for method in METHODS:
         convex.solve(problem, method=method, max_iterations=100, progress=False)
@@ -433,9 +434,36 @@ def test_progress_can_be_switched_off_and_on(make_problem, capsys):
     convex.solve(make_problem("relu", c=2, n=4, d=2), progress=False)
     captured = capsys.readouterr()
     assert captured.out == "" and captured.err == ""
-    convex.solve(problem, method="fista", progress=True)
-    captured = capsys.readouterr()
-    assert "FISTA" in captured.err + captured.out
+
+
+@pytest.mark.parametrize("enabled", [True, False, None])
+def test_the_bar_counts_every_iteration_and_is_closed(enabled, make_problem, monkeypatch):
+    bars = []
+
+    class Bar:
+        def __init__(self, *, total, label, enabled):
+            self.total, self.label, self.enabled = total, label, enabled
+            self.count, self.closed = 0, False
+            bars.append(self)
+
+        def update(self, steps):
+            self.count += steps
+
+        def set_postfix_str(self, text):
+            self.text = text
+
+        def close(self):
+            self.closed = True
+
+    # The real bar waits for a second; what it would show must not depend on the machine.
+    monkeypatch.setattr(log, "progress_bar", Bar)
+    for method in METHODS:
+        solution = convex.solve(
+            make_problem(c=2), method=method, max_iterations=100, progress=enabled
+        )
+        bar = bars.pop()
+        assert bar.enabled is enabled and bar.total == 100 and bar.closed and bar.label
+        assert bar.count == solution.iterations and "gap" in bar.text
 
 
 def test_the_same_call_gives_the_same_bytes(make_problem):
