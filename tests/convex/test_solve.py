@@ -449,7 +449,7 @@ def test_the_bar_counts_every_iteration_and_is_closed(enabled, make_problem, mon
         def update(self, steps):
             self.count += steps
 
-        def set_postfix_str(self, text):
+        def set_postfix_str(self, text, refresh=True):
             self.text = text
 
         def close(self):
