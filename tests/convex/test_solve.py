@@ -18,7 +18,9 @@ LAYOUTS = ("rows", "tokens", "pool")
 OUTPUTS = (("squared", 1), ("squared", 3), ("cross_entropy", 3))
 KINDS = [
     pytest.param(activation, loss, c, layout, id=f"{activation}-{loss}-{c}-{layout}")
-    for activation, (loss, c), layout in itertools.product(("linear", "gated_relu"), OUTPUTS, LAYOUTS)
+    for activation, (loss, c), layout in itertools.product(
+        ("linear", "gated_relu"), OUTPUTS, LAYOUTS
+    )
 ]
 # One layout for each loss: what takes long need not see every combination.
 SOME = [KINDS[i] for i in (0, 4, 8, 11, 12, 16)]
@@ -76,7 +78,9 @@ def assert_network_matches(solution, *, rel=1e-8):
     size = float(solution.coefficients.abs().max())
     eps = torch.finfo(problem.X.dtype).eps
     if not problem.cones:
-        assert torch.allclose(back.coefficients, solution.coefficients, atol=100 * eps * size, rtol=0)
+        assert torch.allclose(
+            back.coefficients, solution.coefficients, atol=100 * eps * size, rtol=0
+        )
     assert back.objective <= value * (1 + rel) + 1e-12
     forward = problem.forward(solution.coefficients)
     with torch.no_grad():
@@ -176,7 +180,9 @@ def test_relu_with_several_outputs_has_true_bounds(loss, layout, make_problem, r
 @pytest.mark.parametrize("c", [1, 2])
 def test_relu_on_some_patterns_keeps_its_bound_true(c, make_problem):
     full = make_problem("relu", c=c, n=6, d=2, share=0.2, seed=4)
-    some = convex.MLP(full.X, full.loss.target, beta=full.beta, activation="relu", n_gates=4, seed=1)
+    some = convex.MLP(
+        full.X, full.loss.target, beta=full.beta, activation="relu", n_gates=4, seed=1
+    )
     everywhere = convex.solve(full, progress=False)
     solution = convex.solve(some, progress=False)
     assert_consistent(solution)
@@ -186,9 +192,10 @@ def test_relu_on_some_patterns_keeps_its_bound_true(c, make_problem):
     assert solution.lower_bound <= everywhere.objective
 
 
-@pytest.mark.parametrize("activation, loss, c, layout", KINDS + [
-    pytest.param("relu", "squared", 1, layout, id=f"relu-{layout}") for layout in LAYOUTS
-])
+@pytest.mark.parametrize(
+    "activation, loss, c, layout",
+    KINDS + [pytest.param("relu", "squared", 1, layout, id=f"relu-{layout}") for layout in LAYOUTS],
+)
 def test_lower_bound_is_below_the_optimum_at_any_prediction(activation, loss, c, layout, reference):
     small = {"n": 4, "s": 2, "d": 2} if activation == "relu" else SMALL
     problem, expected = reference(activation, loss, layout=layout, c=c, share=0.4, seed=3, **small)
@@ -196,7 +203,11 @@ def test_lower_bound_is_below_the_optimum_at_any_prediction(activation, loss, c,
     centre = problem.forward(expected.coefficients)
     for exponent in (-np.inf, *range(-8, 7)):
         noise = torch.randn(centre.shape, generator=generator, dtype=torch.float64)
-        for point in (centre + 10.0**exponent * noise, 10.0**exponent * noise, 10.0**exponent * centre):
+        for point in (
+            centre + 10.0**exponent * noise,
+            10.0**exponent * noise,
+            10.0**exponent * centre,
+        ):
             bound = convex.lower_bound(problem, point)
             assert np.isfinite(bound)
             assert bound <= expected.objective * (1 + 1e-14)
@@ -227,7 +238,9 @@ def test_without_regularisation_it_is_least_squares(layout, n, d, method, make_p
 def test_without_regularisation_gates_are_least_squares_too(activation, c, make_problem):
     problem = make_problem(activation, n=9, d=2, c=c, beta=0.0, n_gates=3)
     solution = convex.solve(problem, progress=False)
-    features = np.concatenate([m[:, None] * problem.X.numpy() for m in problem.masks.numpy()], axis=1)
+    features = np.concatenate(
+        [m[:, None] * problem.X.numpy() for m in problem.masks.numpy()], axis=1
+    )
     target = problem.loss.target.numpy()
     fit, *_ = np.linalg.lstsq(features, target, rcond=None)
     residual = 0.5 * np.sum((features @ fit - target) ** 2)
@@ -299,7 +312,16 @@ def test_relu_in_float32(make_problem):
     assert_network_matches(solution, rel=1e-5)
 
 
-DEGENERATE = ["zero Y", "zero X", "one sample", "copies", "opposite rows", "zero rows", "copied features", "one feature"]
+DEGENERATE = [
+    "zero Y",
+    "zero X",
+    "one sample",
+    "copies",
+    "opposite rows",
+    "zero rows",
+    "copied features",
+    "one feature",
+]
 
 
 @pytest.mark.parametrize("what", DEGENERATE)
@@ -339,7 +361,9 @@ def test_degenerate_data(what, activation, c, beta):
 
 @pytest.mark.parametrize("x_scale", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("y_scale", [1e-6, 1.0, 1e6])
-@pytest.mark.parametrize("activation, c", [("linear", 3), ("gated_relu", 3), ("gated_relu", 1), ("relu", 1)])
+@pytest.mark.parametrize(
+    "activation, c", [("linear", 3), ("gated_relu", 3), ("gated_relu", 1), ("relu", 1)]
+)
 def test_scales_change_nothing(activation, c, x_scale, y_scale, make_problem):
     # With X -> aX and Y -> bY the optimum with beta -> ab beta scales by b².
     options = dict(n=6, d=2, c=c, share=0.1, seed=6, n_gates=4)
@@ -488,7 +512,9 @@ def test_more_gates_never_hurt_and_relu_lies_above_its_relaxation(make_problem):
     assert convex.solve(relu, tol=1e-8, progress=False).objective >= values[-1] * (1 - 1e-7)
 
 
-@pytest.mark.parametrize("activation, c", [("linear", 3), ("gated_relu", 3), ("relu", 1), ("relu", 2)])
+@pytest.mark.parametrize(
+    "activation, c", [("linear", 3), ("gated_relu", 3), ("relu", 1), ("relu", 2)]
+)
 def test_predictions_on_new_data_are_the_networks(activation, c, make_problem):
     problem = make_problem(activation, c=c, n=6, d=2, seed=11)
     solution = convex.solve(problem, progress=False)
@@ -523,3 +549,16 @@ def test_reference_refuses_what_it_cannot_model(make_problem):
     some = convex.MLP(full.X, full.loss.target, beta=full.beta, activation="relu", n_gates=2)
     with pytest.raises(NotImplementedError, match="all activation patterns"):
         convex.reference(some)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_relu_ends_where_precision_ends(seed: int) -> None:
+    """A tolerance of 0 is out of reach; the run stops by itself, with a true and tiny gap."""
+    rng = np.random.default_rng(seed)
+    problem = convex.MLP(
+        rng.standard_normal((9, 2)), rng.standard_normal((9, 1)), beta=0.1, activation="relu"
+    )
+    solution = convex.solve(problem, tol=0.0, progress=False)
+    assert solution.iterations < 500
+    assert solution.relative_gap < 1e-9
+    assert solution.converged == (solution.relative_gap == 0)

@@ -13,8 +13,9 @@ from .solution import Neurons, Solution
 
 __all__ = ["fully_corrective", "relu_solution"]
 
-# Most neurons that join in one round.
+# Most neurons that join in one round, and rounds without progress before giving up.
 _BATCH = 64
+_PATIENCE = 20
 
 
 def fully_corrective(
@@ -43,7 +44,7 @@ def fully_corrective(
         As for :func:`~fourviews.convex.solve`; an iteration is a round.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=None)
+    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=_PATIENCE)
     target = exact.loss.target.numpy().ravel()
     scale = float(np.linalg.norm(target)) or 1.0
     size = exact.block_shape[0]

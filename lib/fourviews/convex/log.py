@@ -32,9 +32,9 @@ class Log:
         label: str,
         total: int,
         enabled: bool | None,
-        patience: int | None = _PATIENCE,
+        patience: int = _PATIENCE,
     ):
-        self.patience = float("inf") if patience is None else patience
+        self.patience = patience
         self.problem, self.tol = problem, tol
         self.exact = problem.to(torch.float64)
         self.at_zero = objective_at_zero(problem)

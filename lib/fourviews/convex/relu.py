@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .cones import _project, cone_decomposition
 from .corrective import relu_solution
+from .fista import fista
 from .log import Log
 from .network import balanced_factors
 from .problem import Problem
@@ -133,7 +134,8 @@ def relu_bounds(
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     relaxed = exact.gated_relaxation()
-    gated = splitting(relaxed, tol=tol, max_iterations=max_iterations, progress=progress)
+    solver = splitting if relaxed.loss.name == "squared" else fista
+    gated = solver(relaxed, tol=tol, max_iterations=max_iterations, progress=progress)
     log = Log(exact, tol, "ReLU bounds", 2, progress)
     try:
         with torch.no_grad():
