@@ -5,14 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import ledger
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # The same examples on every run and machine: a failure that comes and goes teaches nobody.
-settings.register_profile("fourviews", derandomize=True, deadline=None, database=None)
+# A slow machine is no fault of the code, so neither time limits nor «too slow» count.
+settings.register_profile(
+    "fourviews",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("fourviews")
 
 

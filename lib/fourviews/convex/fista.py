@@ -3,7 +3,7 @@ r"""Accelerated proximal gradient (FISTA) with adaptive restart."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from .solution import Solution
 __all__ = ["fista"]
 
 
+@runtime_checkable
 class Composite(Protocol):
     """What the iteration needs: a linear map, its adjoint, a smooth loss, a proximal map."""
 

@@ -250,7 +250,7 @@ class Problem(abc.ABC):
             return min(everywhere, float(self.cone_polars(R).max()) * (1 + 1e-12))
         return min(everywhere, polar_upper_bound(self.adjoint(R)))
 
-    def cone_matrix(self, index: int) -> np.ndarray:
+    def cone_matrix(self, index: int | np.integer) -> np.ndarray:
         r"""K = (2D − I)F of one pattern, in float64; F is the effective data matrix."""
         if not hasattr(self, "_effective"):
             eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)

@@ -3,7 +3,7 @@ r"""Alternating direction method with one eigendecomposition of the Gram operato
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,7 @@ __all__ = ["splitting"]
 LARGEST_GRAM = 2000
 
 
+@runtime_checkable
 class Composite(Protocol):
     """A linear map with its Gram operator, a loss with a proximal map, and a norm's."""
 
