@@ -1,6 +1,6 @@
-r"""Attention-like heads as convex programs, solved to certified global optimality.
+r"""Two-layer heads as convex programs, solved with a certificate of the gap to the optimum.
 
-A *problem* (``MLP``, …) holds data, loss and norm; ``solve`` returns coefficients with
+A *problem* (so far ``MLP``) holds data, loss and norm; ``solve`` returns coefficients with
 objective, lower bound and relative gap; ``Solution.network()`` turns them into a two-layer
 network with the same objective, ``from_network`` goes back.  Source: Sahiner et al. (2022).
 """

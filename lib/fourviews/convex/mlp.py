@@ -16,7 +16,11 @@ _PORTION = 2**22
 
 
 class MLP(Problem):
-    r"""Two-layer MLP with weight decay; its convex program has the same optimal value.
+    r"""Two-layer MLP with weight decay, through the convex program with the same optimal value.
+
+    The values agree given enough neurons, for ``"gated_relu"`` with the same gates, and for
+    ``"relu"`` if all patterns are listed (neither ``gates`` nor ``n_gates``).
+
 
     With D_j the diagonal 0/1 matrix of gate j over all rows x of the data,
 

@@ -43,7 +43,8 @@ class Problem(abc.ABC):
         without tokens: (n, c) floats or (n,) integer labels; (n,) floats are one output.
     beta : float
         Weight of the norm, at least 0.  Weight decay :math:`\tfrac\beta2\sum\|\cdot\|^2` on
-        both layers of the network equals :math:`\beta\|Z\|_*`.
+        both layers, at its least over all networks with the same Z, equals beta times the
+        norm: nuclear, for ReLU quasi-nuclear.
     activation : {"linear", "gated_relu", "relu"}
     loss : {"squared", "cross_entropy"}
         ½Σ(f − Y)², or softmax cross-entropy summed over samples (and tokens).  Neither averages.

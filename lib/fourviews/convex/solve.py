@@ -34,14 +34,19 @@ def solve(
     activation      method                               what the lower bound rests on
     ==============  ===================================  ======================================
     linear, gated   ``"splitting"`` (auto for squared    spectral norms of A*(R): closes
-                    loss up to 2000 rows),
-                    ``"fista"`` (auto otherwise),
+                    loss, and for float32, up to
+                    2000 rows), ``"fista"`` (auto
+                    otherwise),
                     ``"frank_wolfe"``
-    relu, 1 column  fully corrective (auto),             projections onto all cones: closes
-                    ``"splitting"`` on cones
+    relu, 1 column  fully corrective (auto),             projections onto all cones: closes;
+                    ``"splitting"`` on cones             with ``gates`` or ``n_gates`` a bound
+                                                         for every neuron: may stay open
     relu, several   relaxation and descent (auto)        gated problem on all patterns: may
                                                          stay open
     ==============  ===================================  ======================================
+
+    ReLU with several columns, or with ``beta=0``, always takes relaxation and descent, also under
+    ``method="splitting"``.
 
     Parameters
     ----------
