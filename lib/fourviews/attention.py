@@ -411,7 +411,10 @@ def _causal_linear(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 def softmax_attention(
     query, key, value, *, mask=None, causal=False, scale=None, return_weights=False
 ):
-    """:func:`attention` with ``activation="softmax"``: an output is a mean of values."""
+    """:func:`attention` with ``activation="softmax"``: an output is a mean of values.
+
+    Parameters, result and errors as there.
+    """
     return attention(
         query,
         key,
@@ -425,7 +428,10 @@ def softmax_attention(
 
 
 def relu_attention(query, key, value, *, mask=None, causal=False, scale=None, return_weights=False):
-    """:func:`attention` with ``activation="relu"``: a sum over agreeing keys."""
+    """:func:`attention` with ``activation="relu"``: a sum over agreeing keys.
+
+    Parameters, result and errors as there.
+    """
     return attention(
         query,
         key,
@@ -441,7 +447,10 @@ def relu_attention(query, key, value, *, mask=None, causal=False, scale=None, re
 def linear_attention(
     query, key, value, *, mask=None, causal=False, scale=None, return_weights=False
 ):
-    """:func:`attention` with ``activation="linear"``: the scores themselves are the weights."""
+    """:func:`attention` with ``activation="linear"``: the scores themselves are the weights.
+
+    Parameters, result and errors as there.
+    """
     return attention(
         query,
         key,
@@ -805,12 +814,7 @@ class EncoderBlock(nn.Module):
     ):
         super().__init__()
         _check_norm(norm)
-        if attention.d_context != attention.d_model:
-            raise ValueError(
-                f"attention takes a context of {attention.d_context} features and an input"
-                f" of {attention.d_model};"
-                " self-attention needs the same number"
-            )
+        _check_self_attention(attention)
         _check_chain("attention", attention.d_out, "feed_forward", feed_forward.d_model)
         self.attention, self.feed_forward = attention, feed_forward
         like = attention.weight_q
@@ -877,12 +881,7 @@ class DecoderBlock(nn.Module):
     ):
         super().__init__()
         _check_norm(norm)
-        if attention.d_context != attention.d_model:
-            raise ValueError(
-                f"attention takes a context of {attention.d_context} features and an input"
-                f" of {attention.d_model};"
-                " self-attention needs the same number"
-            )
+        _check_self_attention(attention)
         width, last = attention.d_out, "attention"
         if cross_attention is not None:
             _check_chain(last, width, "cross_attention", cross_attention.d_model)
@@ -954,6 +953,15 @@ class DecoderBlock(nn.Module):
             x = step.after(x, self.cross_attention(step.before(x), memory, mask=memory_mask))
         x = self.around_feed_forward.after(x, self.feed_forward(self.around_feed_forward.before(x)))
         return _contaminate(x, reached)
+
+
+def _check_self_attention(attention: MultiHeadAttention) -> None:
+    if attention.d_context != attention.d_model:
+        raise ValueError(
+            f"attention takes a context of {attention.d_context} features and an input"
+            f" of {attention.d_model};"
+            " self-attention needs the same number"
+        )
 
 
 def _check_chain(first: str, out: int, second: str, into: int) -> None:

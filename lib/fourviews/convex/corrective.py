@@ -9,7 +9,7 @@ from torch import Tensor
 from .cones import _least_distance, _project
 from .log import Log
 from .problem import Problem
-from .solution import Neurons, Solution
+from .solution import Neurons, Solution, neurons_from_parts
 
 __all__ = ["fully_corrective", "relu_solution"]
 
@@ -55,7 +55,10 @@ def fully_corrective(
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):
-            units = _merged(atoms, origin, weights, size)
+            # One neuron for each cone and sign: a cone is closed under addition.
+            parts = np.zeros((2, len(exact.masks), size))
+            np.add.at(parts, (origin[:, 1], origin[:, 0]), weights[:, None] * atoms)
+            units = neurons_from_parts(parts)
             network = exact.hidden_layers(units.first, units.second, None)
             with torch.no_grad():
                 prediction = network(exact.X)
@@ -112,22 +115,6 @@ def _image(problem: Problem, unit: np.ndarray, pattern: int, side: int) -> np.nd
     Z = torch.from_numpy(unit).reshape(1, -1, 1)
     output = problem._pooled(problem.lifted(Z, problem.masks[pattern : pattern + 1]))
     return (1.0 if side == 0 else -1.0) * output.numpy().ravel()
-
-
-def _merged(atoms: np.ndarray, origin: np.ndarray, weights: np.ndarray, size: int) -> Neurons:
-    """One balanced neuron for each cone and sign: a cone is closed under addition."""
-    sums: dict[tuple[int, int], np.ndarray] = {}
-    for u, (j, side), w in zip(atoms, origin, weights, strict=True):
-        if w > 0:
-            key = (int(j), int(side))
-            sums[key] = sums.get(key, 0.0) + w * u
-    first = np.zeros((len(sums), size))
-    second = np.zeros((len(sums), 1))
-    for k, ((_, side), a) in enumerate(sums.items()):
-        root = np.sqrt(np.linalg.norm(a))
-        first[k], second[k] = a / root, root if side == 0 else -root
-    block = torch.tensor([j for j, _ in sums], dtype=torch.long)
-    return Neurons(torch.from_numpy(first), torch.from_numpy(second), block)
 
 
 def relu_solution(problem: Problem, log: Log, tol: float, iterations: int, method: str) -> Solution:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .log import Log
 from .losses import CrossEntropy, Squared
-from .norms import nuclear_norm, spectral_norm
+from .norms import spectral_norm
 from .problem import Problem
 from .solution import Solution, objective_at_zero
 
@@ -67,14 +67,8 @@ def frank_wolfe(
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):
-            if log.due(iteration) or iteration in (0, max_iterations):
-                exact = Z.double()
-                prediction = log.exact.forward(exact)
-                objective = float(
-                    log.exact.loss.value(prediction) + problem.beta * nuclear_norm(exact)
-                )
-                if log.record(iteration, Z, objective, prediction):
-                    break
+            if log.check(iteration, Z):
+                break
             if iteration == max_iterations:
                 break
             gradient = problem.adjoint(problem.loss.gradient(F))
@@ -90,16 +84,7 @@ def frank_wolfe(
             level += rate * (length - level)
     finally:
         log.close()
-    return Solution(
-        problem,
-        log.best,
-        log.objective,
-        min(log.bound, log.objective),
-        tol,
-        iteration,
-        "frank_wolfe",
-        log.history,
-    )
+    return log.solution(iteration, "frank_wolfe")
 
 
 def _extreme_point(

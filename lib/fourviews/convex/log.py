@@ -11,7 +11,7 @@ from fourviews.display import progress as progress_bar
 
 from .certificates import lower_bound, relative_gap
 from .problem import Problem
-from .solution import Record, objective_at_zero
+from .solution import Record, Solution, objective_at_zero
 
 __all__ = ["Log"]
 
@@ -34,7 +34,7 @@ class Log:
         enabled: bool | None,
         patience: int = _PATIENCE,
     ):
-        self.patience = patience
+        self.patience, self.total = patience, total
         self.problem, self.tol = problem, tol
         self.exact = problem.to(torch.float64)
         self.at_zero = objective_at_zero(problem)
@@ -54,6 +54,20 @@ class Log:
             max(iteration + 10, int(1.1 * iteration)) if iteration >= 10 else iteration + 3
         )
         return True
+
+    def check(self, iteration: int, Z: Tensor, prediction: Tensor | None = None) -> bool:
+        """Note coefficients as they will be stored, if a check is due; True to stop.
+
+        The objective is that of the stored coefficients.  The dual point comes from
+        ``prediction`` where the method has a better one than theirs.
+        """
+        if not (self.due(iteration) or iteration in (0, self.total)):
+            return False
+        stored = Z.to(self.problem.X.dtype)
+        exact = stored.double()
+        own = self.exact.forward(exact)
+        objective = float(self.exact.loss.value(own) + self.problem.beta * self.exact.norm(exact))
+        return self.record(iteration, stored, objective, own if prediction is None else prediction)
 
     def record(
         self,
@@ -92,6 +106,19 @@ class Log:
     @property
     def gap(self) -> float:
         return relative_gap(self.objective, self.bound, self.at_zero)
+
+    def solution(self, iterations: int, method: str) -> Solution:
+        """The best coefficients, with the best bound."""
+        return Solution(
+            self.problem,
+            self.best,
+            self.objective,
+            min(self.bound, self.objective),
+            self.tol,
+            iterations,
+            method,
+            self.history,
+        )
 
     def close(self) -> None:
         self.bar.close()

@@ -36,15 +36,19 @@ class Squared:
         self.target = target
 
     def to(self, dtype: torch.dtype) -> Squared:
+        """The same loss with its target in another precision."""
         return Squared(self.target.to(dtype))
 
     def value(self, prediction: Float[Tensor, "*shape"]) -> Tensor:
+        r""":math:`\tfrac12\sum(F - Y)^2`; predictions in the shape of Y."""
         return 0.5 * (prediction - self.target).square().sum()
 
     def gradient(self, prediction: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        r""":math:`F - Y`."""
         return prediction - self.target
 
     def conjugate(self, dual: Float[Tensor, "*shape"]) -> Tensor:
+        r""":math:`\tfrac12\|V\|^2 + \langle V, Y\rangle`."""
         return 0.5 * dual.square().sum() + (dual * self.target).sum()
 
     def prox(self, point: Float[Tensor, "*shape"], step: float) -> Float[Tensor, "*shape"]:
@@ -86,18 +90,24 @@ class CrossEntropy:
         self.target = target
 
     def to(self, dtype: torch.dtype) -> CrossEntropy:
+        """The same loss with its target in another precision."""
         return CrossEntropy(self.target.to(dtype))
 
     def value(self, prediction: Float[Tensor, "*shape k"]) -> Tensor:
+        r""":math:`\sum_i(\log\sum_k e^{F_{ik}} - \sum_k Y_{ik}F_{ik})`; predictions in the shape of Y."""
         return (torch.logsumexp(prediction, -1) - (self.target * prediction).sum(-1)).sum()
 
     def gradient(self, prediction: Float[Tensor, "*shape k"]) -> Float[Tensor, "*shape k"]:
+        r""":math:`\operatorname{softmax}(F) - Y`, row by row."""
         return torch.softmax(prediction, -1) - self.target
 
     def conjugate(self, dual: Float[Tensor, "*shape k"]) -> Tensor:
+        r""":math:`\sum_{ik} q_{ik}\log q_{ik}` with q = V + Y, infinite where a row of q is no probability vector."""
         q = dual + self.target
         slack = 64 * torch.finfo(q.dtype).eps
-        feasible = bool((q >= -slack).all()) and bool(((q.sum(-1) - 1).abs() <= slack * q.shape[-1]).all())
+        feasible = bool((q >= -slack).all()) and bool(
+            ((q.sum(-1) - 1).abs() <= slack * q.shape[-1]).all()
+        )
         if not feasible:
             return torch.tensor(torch.inf, dtype=q.dtype, device=q.device)
         return torch.xlogy(q.clamp_min(0), q.clamp_min(0)).sum()

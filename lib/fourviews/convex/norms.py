@@ -13,12 +13,23 @@ from torch import Tensor
 __all__ = ["nuclear_norm", "polar_upper_bound", "singular_value_threshold", "spectral_norm"]
 
 
+def _check_blocks(name: str, blocks: Tensor) -> None:
+    if blocks.ndim < 2:
+        raise ValueError(f"{name} must have shape (..., p, q), got {tuple(blocks.shape)}")
+
+
 def nuclear_norm(Z: Float[Tensor, "*blocks p q"]) -> Float[Tensor, ""]:
     r"""Sum over the blocks of :math:`\|Z_j\|_* = \sum_i \sigma_i(Z_j)`.
 
     It is the smallest :math:`\tfrac12(\|U\|_F^2 + \|V\|_F^2)` over all factorisations
     :math:`Z = UV^\top` (Srebro et al. 2004): weight decay on two layers.
+
+    Raises
+    ------
+    ValueError
+        If Z has fewer than two axes.
     """
+    _check_blocks("Z", Z)
     if Z.shape[-1] == 1 or Z.shape[-2] == 1:
         return torch.linalg.vector_norm(Z, dim=(-2, -1)).sum()
     return torch.linalg.svdvals(Z).sum()
@@ -28,7 +39,13 @@ def spectral_norm(M: Float[Tensor, "*blocks p q"]) -> Float[Tensor, "*blocks"]:
     r"""Largest singular value of each block: the polar of the nuclear norm.
 
     :math:`\|M\|_2 = \max\{\langle M, Z\rangle : \|Z\|_* \le 1\}`.
+
+    Raises
+    ------
+    ValueError
+        If M has fewer than two axes.
     """
+    _check_blocks("M", M)
     if M.shape[-1] == 1 or M.shape[-2] == 1:
         return torch.linalg.vector_norm(M, dim=(-2, -1))
     return torch.linalg.svdvals(M)[..., 0]
@@ -61,10 +78,11 @@ def singular_value_threshold(
     Raises
     ------
     ValueError
-        If ``threshold`` is negative or not finite.
+        If ``threshold`` is negative or not finite, or if Z has fewer than two axes.
     """
     if not 0 <= threshold < float("inf"):
         raise ValueError(f"threshold must be finite and >= 0, got {threshold}")
+    _check_blocks("Z", Z)
     if Z.shape[-1] == 1 or Z.shape[-2] == 1:
         size = torch.linalg.vector_norm(Z, dim=(-2, -1), keepdim=True)
         shrunk = (size - threshold).clamp_min(0)

@@ -220,7 +220,7 @@ class Problem(abc.ABC):
             raise ValueError(
                 "the ReLU objective needs neurons, not coefficients: use network_objective(network)"
             )
-        return float(self.loss.value(self.forward(Z)) + self.beta * nuclear_norm(Z))
+        return float(self.loss.value(self.forward(Z)) + self.beta * self.norm(Z))
 
     def network_objective(self, network: TwoLayerNetwork) -> float:
         r"""Loss of the network plus :math:`\tfrac\beta2` times its squared weights."""
@@ -228,6 +228,7 @@ class Problem(abc.ABC):
             return float(self.loss.value(network(self.X)) + self.beta * network.weight_decay())
 
     def norm(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, ""]:
+        r"""The norm without beta: the sum of the blocks' nuclear norms."""
         return nuclear_norm(Z)
 
     def prox(self, Z: Float[Tensor, "*G p q"], step: float) -> Float[Tensor, "*G p q"]:
@@ -323,14 +324,6 @@ class Problem(abc.ABC):
             least, j = torch.maximum(off_but_positive, on_but_negative).min(dim=0)
             index.append(int(j) if float(least) <= 1e3 * torch.finfo(cosine.dtype).eps else -1)
         return torch.tensor(index, dtype=torch.long, device=self.X.device)
-
-    def restrict(self, indices: np.ndarray) -> Problem:
-        """The problem with these gates only."""
-        index = torch.as_tensor(np.asarray(indices), device=self.X.device)
-        twin = copy.copy(self)
-        twin.gates, twin.masks = self.gates[index], self.masks[index]
-        twin.all_patterns = False
-        return twin
 
     def with_data(self, X: Tensor | np.ndarray) -> Problem:
         """The head on other inputs: masks recomputed from the gates; no targets fit it."""

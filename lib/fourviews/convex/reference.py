@@ -11,7 +11,7 @@ import torch
 from .certificates import lower_bound
 from .norms import nuclear_norm
 from .problem import Problem
-from .solution import Neurons, Record, Solution
+from .solution import Neurons, Record, Solution, neurons_from_parts
 
 __all__ = ["reference"]
 
@@ -91,7 +91,7 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     Z = torch.from_numpy(values[0] - values[1] if exact.cones else values[0]).reshape(shape)
     neurons = None
     if exact.cones:
-        neurons = _neurons(values[..., 0])
+        neurons = neurons_from_parts(values[..., 0])
         network = exact.hidden_layers(neurons.first, neurons.second, None)
         with torch.no_grad():
             predicted = network(exact.X)
@@ -136,15 +136,3 @@ def _loss(cp: Any, problem: Problem, prediction: Any, target: np.ndarray) -> Any
         return 0.5 * cp.sum_squares(prediction - target.ravel())
     scores = cp.reshape(prediction, (target.size // target.shape[-1], target.shape[-1]), order="C")
     return cp.sum(cp.log_sum_exp(scores, axis=1)) - target.ravel() @ prediction
-
-
-def _neurons(parts: np.ndarray) -> Neurons:
-    """Balanced units from the parts a_j and b_j, (2, P, p); an interior point is never exactly 0."""
-    lengths = np.linalg.norm(parts, axis=-1)
-    side, block = np.nonzero(lengths > 0)
-    root = np.sqrt(lengths[side, block])[:, None]
-    return Neurons(
-        torch.from_numpy(parts[side, block] / root),
-        torch.from_numpy(np.where(side == 0, 1.0, -1.0)[:, None] * root),
-        torch.from_numpy(block),
-    )

@@ -13,7 +13,7 @@ from .fista import fista
 from .log import Log
 from .network import balanced_factors
 from .problem import Problem
-from .solution import Neurons, Solution
+from .solution import Neurons, Solution, neurons_from_parts
 from .splitting import iterate, splitting
 
 __all__ = ["relu_bounds", "relu_on_cones"]
@@ -61,18 +61,6 @@ class ConeModel:
         return torch.from_numpy(out).unsqueeze(-1)
 
 
-def _units(V: np.ndarray, patterns: np.ndarray, scale: float = 1e-12) -> Neurons:
-    """Balanced neurons of the parts that are not zero."""
-    lengths = np.linalg.norm(V, axis=-1)
-    side, block = np.nonzero(lengths > scale * lengths.max(initial=0.0))
-    size = lengths[side, block][:, None]
-    first = V[side, block] / np.sqrt(size)
-    second = np.where(side == 0, 1.0, -1.0)[:, None] * np.sqrt(size)
-    return Neurons(
-        torch.from_numpy(first), torch.from_numpy(second), torch.from_numpy(patterns[block])
-    )
-
-
 def relu_on_cones(
     problem: Problem,
     *,
@@ -97,12 +85,11 @@ def relu_on_cones(
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     log = Log(exact, tol, "ReLU", max_iterations, progress)
     model = ConeModel(exact)
-    patterns = np.arange(len(exact.masks))
 
     def check(iteration: int, V: Tensor, F: Tensor) -> bool:
         if not (log.due(iteration) or iteration in (0, max_iterations)):
             return False
-        units = _units(V[..., 0].numpy(), patterns)
+        units = neurons_from_parts(V[..., 0].numpy(), 1e-12)
         network = exact.hidden_layers(units.first, units.second, None)
         residual = exact.loss.gradient(F)
         polar = exact.polar(residual)

@@ -14,7 +14,7 @@ from .certificates import relative_gap
 from .network import TwoLayerNetwork, balanced_factors
 from .problem import Problem
 
-__all__ = ["Neurons", "Record", "Solution", "objective_at_zero"]
+__all__ = ["Neurons", "Record", "Solution", "neurons_from_parts", "objective_at_zero"]
 
 
 class Record(NamedTuple):
@@ -32,6 +32,22 @@ class Neurons(NamedTuple):
     first: Tensor
     second: Tensor
     block: Tensor
+
+
+def neurons_from_parts(parts: Float[np.ndarray, "2 P p"], tolerance: float = 0.0) -> Neurons:
+    r"""Balanced one-column neurons from parts a_j (first) and b_j of :math:`z_j = a_j - b_j`.
+
+    A part u becomes :math:`(u/\sqrt{\|u\|}, \pm\sqrt{\|u\|})`; parts of length up to
+    ``tolerance`` times the longest are left out.
+    """
+    lengths = np.linalg.norm(parts, axis=-1)
+    side, block = np.nonzero(lengths > tolerance * lengths.max(initial=0.0))
+    root = np.sqrt(lengths[side, block])[:, None]
+    return Neurons(
+        torch.from_numpy(parts[side, block] / root),
+        torch.from_numpy(np.where(side == 0, 1.0, -1.0)[:, None] * root),
+        torch.from_numpy(block),
+    )
 
 
 @dataclass

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .fista import Composite
 from .least_squares import least_squares_coefficients
 from .log import Log
 from .losses import Squared
-from .norms import nuclear_norm
 from .problem import Problem
 from .solution import Solution
 
@@ -23,15 +23,10 @@ LARGEST_GRAM = 2000
 
 
 @runtime_checkable
-class Composite(Protocol):
-    """A linear map with its Gram operator, a loss with a proximal map, and a norm's."""
+class GramComposite(Composite, Protocol):
+    """Also the Gram operator; the loss needs a proximal map."""
 
-    loss: object
-
-    def forward(self, Z: Tensor) -> Tensor: ...
-    def adjoint(self, R: Tensor) -> Tensor: ...
     def gram(self) -> Tensor: ...
-    def prox(self, Z: Tensor, step: float) -> Tensor: ...
 
 
 class GramSolver:
@@ -53,7 +48,7 @@ class GramSolver:
 
 
 def iterate(
-    model: Composite,
+    model: GramComposite,
     start: Tensor,
     *,
     max_iterations: int,
@@ -119,7 +114,7 @@ def splitting(
     of AA*: N×N for N rows, so for small and medium N.  Runs in float64 whatever the input's
     precision.  With beta = 0 and squared loss it starts at the least-squares solution.
 
-    Parameters and result as for :func:`fista`.
+    Parameters, result and errors as for :func:`fista`.
     """
     exact = problem.to(torch.float64)
     if problem.cones:
@@ -127,29 +122,10 @@ def splitting(
     point = problem.first_point(start, torch.float64)
     log = Log(problem, tol, "ADMM", max_iterations, progress)
 
-    def check(iteration: int, W: Tensor, F: Tensor) -> bool:
-        if not (log.due(iteration) or iteration in (0, max_iterations)):
-            return False
-        rounded = W.to(problem.X.dtype)
-        stored = rounded.double()
-        objective = float(
-            exact.loss.value(exact.forward(stored)) + problem.beta * nuclear_norm(stored)
-        )
-        return log.record(iteration, rounded, objective, F)
-
     if start is None and problem.beta == 0 and isinstance(exact.loss, Squared):
         point = least_squares_coefficients(exact, exact.loss.target)
     try:
-        iterations = iterate(exact, point, max_iterations=max_iterations, check=check)
+        iterations = iterate(exact, point, max_iterations=max_iterations, check=log.check)
     finally:
         log.close()
-    return Solution(
-        problem,
-        log.best,
-        log.objective,
-        min(log.bound, log.objective),
-        tol,
-        iterations,
-        "splitting",
-        log.history,
-    )
+    return log.solution(iterations, "splitting")
