@@ -9,7 +9,10 @@ below or a `SourceError` with file and line. Nothing is skipped.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
+import secrets
+import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +49,7 @@ THEOREMS = (
 GATES = ("exercise-start", "exercise-end", "solution-start", "solution-end")
 KINDS = ("code", "proof", "exploration")
 MODES = ("practice", "graded")
+ROLES_OF_CELLS = ("stub", "check", "hidden-check")  # tags that give a cell a part in an exercise
 
 # Each directive: the options it may carry and whether it takes an argument.
 _NUMBERED = {"label", "class", "nonumber"}
@@ -96,6 +100,9 @@ _GATE_LIKE = re.compile(
 )
 _TARGET = re.compile(r"\(([^)\s]+)\)=\s*$")
 _LABEL = re.compile(r"[a-z][a-z0-9]*(?:[-_.][a-z0-9]+)*")
+_RUBRIC_ITEM = re.compile(r"- (\d+): +(\S.*)$")
+_CHOICE = re.compile(r"- \[([^\]]*)\](.*)$")
+_MODULE_NAMES = {*dir(builtins), "__name__", "__doc__", "__file__"}
 _BUILD_ONLY = ("myst_nb", "sphinx", "jupyter_book")
 
 
@@ -159,6 +166,44 @@ class Cell:
 
 
 @dataclass
+class HiddenCheck:
+    """A check that only graders see: a function of some of the answers and a seed."""
+
+    cell: Cell
+    name: str
+    description: str
+    parameters: list[str]  # names of answers, without the seed that comes last
+
+
+@dataclass
+class Rubric:
+    """What earns the points that no program can give: pairs of points and words."""
+
+    line: int
+    last: int
+    items: list[tuple[int, str]]
+
+
+@dataclass
+class Choice:
+    """One answer of a quiz, with numbered lines of its text and of its explanation."""
+
+    line: int
+    correct: bool
+    text: list[tuple[int, str]]
+    explanation: list[tuple[int, str]]
+
+
+@dataclass
+class Quiz:
+    line: int
+    last: int
+    label: str
+    question: list[Block]
+    choices: list[Choice]
+
+
+@dataclass
 class Break:
     """`+++`: the text on either side goes into cells of its own."""
 
@@ -172,6 +217,18 @@ class Solution:
     label: str
     start: tuple[int, int] = (0, 0)
     blocks: list[Block] = field(default_factory=list)
+    canary: str | None = None
+    hidden_checks: list[HiddenCheck] = field(default_factory=list)
+
+    @property
+    def code(self) -> list[Cell]:
+        """The cells of the reference solution, hidden checks left out."""
+        return [b for b in self.blocks if isinstance(b, Cell) and "hidden-check" not in b.tags]
+
+    @property
+    def rubric(self) -> list[tuple[int, str]]:
+        """Points and what earns them; empty without a rubric."""
+        return [item for b in self.blocks if isinstance(b, Rubric) for item in b.items]
 
 
 @dataclass
@@ -187,14 +244,33 @@ class Exercise:
     start: tuple[int, int] = (0, 0)
     blocks: list[Block] = field(default_factory=list)
     solution: Solution | None = None
+    answers: list[str] = field(default_factory=list)  # the names that the check is given
 
     @property
     def effort(self) -> str:
-        """What stands beside the title, `code, 15 min`."""
-        return f"{self.kind}, {self.minutes} min"
+        """What stands beside the title, `code, 15 min, 2 points, graded`."""
+        points = f"{self.points} point" + ("" if self.points == 1 else "s")
+        graded = ", graded" if self.mode == "graded" else ""
+        return f"{self.kind}, {self.minutes} min, {points}{graded}"
+
+    @property
+    def stubs(self) -> list[Cell]:
+        return [b for b in self.blocks if isinstance(b, Cell) and "stub" in b.tags]
+
+    @property
+    def check(self) -> Cell | None:
+        """The cell that calls the public check, if there is one."""
+        cells = [b for b in self.blocks if isinstance(b, Cell) and "check" in b.tags]
+        return cells[0] if cells else None
+
+    @property
+    def automatic_points(self) -> int:
+        """What the rubric leaves to the checks; each check earns the same share of it."""
+        rubric = self.solution.rubric if self.solution else []
+        return self.points - sum(points for points, _ in rubric)
 
 
-Block = Prose | Heading | Math | Directive | Cell | Break | Exercise | Solution
+Block = Prose | Heading | Math | Directive | Cell | Break | Quiz | Rubric | Exercise | Solution
 
 
 @dataclass
@@ -218,8 +294,29 @@ class Lesson:
     def exercises(self) -> list[Exercise]:
         return [block for block in self.blocks if isinstance(block, Exercise)]
 
+    def quizzes(self) -> list[Quiz]:
+        return [block for block in self.blocks if isinstance(block, Quiz)]
+
+    def prelude(self) -> list[str]:
+        """The lesson's imports, a line each: all that an exercise may take for granted.
+
+        They are the top-level imports of the cells outside exercises and solutions, in order and
+        without repetitions.
+        """
+        lines: dict[str, None] = {}
+        for block in self.blocks:
+            if isinstance(block, Cell):
+                for node in ast.parse(block.source).body:
+                    if isinstance(node, ast.Import | ast.ImportFrom):
+                        lines[ast.unparse(node)] = None
+        return list(lines)
+
     def cells(self, *, solutions: bool | str = True) -> list[Cell]:
-        """Code cells in order; `solutions` is True, False, or "practice" for those on the page."""
+        """Code cells in order, as one of the editions shows them.
+
+        `solutions` is True for all there is, hidden checks included; False for none; "practice"
+        for what the reader's page shows: practice solutions without their hidden checks.
+        """
         cells: list[Cell] = []
         modes = {block.label: block.mode for block in self.exercises()}
         for block in self.blocks:
@@ -231,8 +328,10 @@ class Lesson:
                 shown = solutions is True or (
                     solutions == "practice" and modes[block.label] == "practice"
                 )
-                if shown:
+                if shown and solutions is True:
                     cells += [b for b in block.blocks if isinstance(b, Cell)]
+                elif shown:
+                    cells += block.code
         return cells
 
 
@@ -244,6 +343,8 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
             yield from walk(block.children)
         elif isinstance(block, Exercise | Solution):
             yield from walk(block.blocks)
+        elif isinstance(block, Quiz):
+            yield from walk(block.question)
 
 
 def read(path: Path, shown_as: str | None = None) -> Lesson:
@@ -263,6 +364,7 @@ class _Reader:
             self.fail(line, "tab character: indent with blanks")
         self.lines = text.split("\n")
         self.labels: dict[str, int] = {}
+        self.canaries: dict[str, int] = {}
 
     def fail(self, line: int, message: str):
         raise SourceError(self.shown_as, line, message)
@@ -284,6 +386,9 @@ class _Reader:
         lesson = Lesson(self.path, self.lines, end, budget, blocks)
         for index, cell in enumerate(lesson.cells(), start=1):
             cell.index = index
+        imported = _bound("\n".join(lesson.prelude()))
+        for exercise in lesson.exercises():
+            self.check_exercise(exercise, imported)
         return lesson
 
     def front_matter(self) -> tuple[int, float]:
@@ -359,11 +464,15 @@ class _Reader:
             if exercise.solution is None:
                 self.fail(exercise.line, f"exercise {exercise.label} has no solution")
         for block in folded:
-            if isinstance(block, Cell) and {"stub", "check", "hidden-check"} & set(block.tags):
-                self.fail(
-                    block.line,
-                    "tags stub and check belong in an exercise, hidden-check in a solution",
-                )
+            if isinstance(block, Cell):
+                if set(ROLES_OF_CELLS) & set(block.tags):
+                    self.fail(
+                        block.line,
+                        "tags stub and check belong in an exercise, hidden-check in a solution",
+                    )
+                self.check_calls(block, None)
+            if isinstance(block, Rubric):
+                self.fail(block.line, "{rubric} outside a solution would be shown")
         return folded
 
     def gate_options(self, block: Directive, known: Sequence[str]) -> None:
@@ -397,14 +506,28 @@ class _Reader:
         )
 
     def solution(self, block: Directive, exercises: dict[str, Exercise]) -> Solution:
-        self.gate_options(block, ())
+        self.gate_options(block, ("canary",))
         exercise = exercises.get(block.argument)
         if exercise is None:
             self.fail(block.line, f"solution-start {block.argument!r}: no such exercise above")
         if exercise.solution is not None:
             self.fail(block.line, f"a second solution to {exercise.label}")
         start = (block.line, block.body[-1][0])
-        exercise.solution = Solution(block.line, block.line, exercise.label, start)
+        canary = block.options.get("canary")
+        if canary is not None:
+            if not re.fullmatch(r"[0-9a-f]{8}", canary):
+                self.fail(
+                    block.line,
+                    f"canary {canary!r}: need eight hexadecimal digits, such as {new_canary()}",
+                )
+            if canary in self.canaries:
+                self.fail(
+                    block.line,
+                    f"canary {canary} stands already in line {self.canaries[canary]}; "
+                    f"free is {new_canary()}",
+                )
+            self.canaries[canary] = block.line
+        exercise.solution = Solution(block.line, block.line, exercise.label, start, canary=canary)
         return exercise.solution
 
     def check_gate(self, gate: Exercise | Solution) -> None:
@@ -414,8 +537,15 @@ class _Reader:
                 tags = set(block.tags)
                 if "hidden-check" in tags and not inside_solution:
                     self.fail(block.line, "tag hidden-check outside a solution would be shown")
+                if not inside_solution and not {"stub", "check"} & tags:
+                    self.fail(block.line, "a code cell of an exercise is tagged stub or check")
                 if {"stub", "check"} & tags and inside_solution:
                     self.fail(block.line, "tags stub and check belong in the exercise")
+                self.check_calls(block, gate.label)
+            if isinstance(block, Quiz):
+                self.fail(block.line, "a quiz cannot stand in an exercise or solution")
+            if isinstance(block, Rubric) and not inside_solution:
+                self.fail(block.line, "{rubric} outside a solution would be shown")
             if isinstance(block, Heading):
                 self.fail(block.line, "a heading cannot stand in an exercise or solution")
             # Numbers must be the same in every edition, with and without the solutions.
@@ -440,6 +570,218 @@ class _Reader:
                 self.fail(
                     block.line, "a solution cannot hold numbered objects: leave out the label"
                 )
+
+    # Exercises: what belongs together
+
+    def check_exercise(self, exercise: Exercise, imported: set[str]) -> None:
+        """Stub, check, hidden checks, rubric and points fit together; nothing else is used."""
+        solution = exercise.solution
+        assert solution is not None
+        checks = [b for b in exercise.blocks if isinstance(b, Cell) and "check" in b.tags]
+        hidden = [b for b in solution.blocks if isinstance(b, Cell) and "hidden-check" in b.tags]
+        rubrics = [b for b in solution.blocks if isinstance(b, Rubric)]
+        if exercise.kind == "code":
+            if not exercise.stubs:
+                self.fail(
+                    exercise.line, f"{exercise.label}: a code exercise needs a cell tagged stub"
+                )
+            if not checks:
+                self.fail(
+                    exercise.line, f"{exercise.label}: a code exercise needs a cell tagged check"
+                )
+        if len(checks) > 1:
+            self.fail(checks[1].line, f"a second check cell in {exercise.label}")
+        if checks and not hidden:
+            self.fail(
+                solution.line,
+                f"the solution of {exercise.label} needs a cell tagged hidden-check, "
+                "as there is a check",
+            )
+        if hidden and not checks:
+            self.fail(
+                hidden[0].line, f"hidden-check, but {exercise.label} has no cell tagged check"
+            )
+        if len(rubrics) > 1:
+            self.fail(rubrics[1].line, "a second {rubric} in one solution")
+        if checks:
+            exercise.answers = self.answers(checks[0], exercise.label)
+            self.check_answers(exercise, solution, imported)
+        self.check_names(exercise, solution, imported)
+        solution.hidden_checks = [self.hidden_check(cell, exercise) for cell in hidden]
+        self.check_points(exercise, rubrics, bool(checks))
+        withheld = exercise.mode == "graded" or hidden or rubrics
+        if withheld and solution.canary is None:
+            self.fail(
+                solution.line,
+                f"the solution of {exercise.label} has something to withhold and no canary: "
+                f"put `:canary: {new_canary()}` under solution-start",
+            )
+
+    def answers(self, cell: Cell, label: str) -> list[str]:
+        """The names that a check cell hands over."""
+        wanted = f'the only line of a check cell is `course.check("{label}", name, …)`'
+        body = ast.parse(cell.source).body
+        call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+        if not (isinstance(call, ast.Call) and ast.unparse(call.func) == "course.check"):
+            self.fail(cell.line, wanted)
+        names = [argument.id for argument in call.args[1:] if isinstance(argument, ast.Name)]
+        if call.keywords or len(names) != len(call.args) - 1 or not names:
+            self.fail(cell.line, f"{wanted}, with plain names and at least one")
+        if len(set(names)) != len(names) or "seed" in names:
+            self.fail(cell.line, f"{wanted}, each name once and none of them `seed`")
+        return names
+
+    def check_calls(self, cell: Cell, label: str | None) -> None:
+        """`course.check` is called for the exercise that it stands in, and nowhere else."""
+        for node in ast.walk(ast.parse(cell.source)):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "course.check"):
+                continue
+            line = cell.source_line + node.lineno - 1
+            first = (
+                node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+            )
+            if label is None:
+                self.fail(line, "course.check outside an exercise")
+            if first != label:
+                self.fail(
+                    line, f"course.check of {first!r} in {label}: need `course.check({label!r}, …)`"
+                )
+            if "hidden-check" in cell.tags:
+                self.fail(line, "course.check in a hidden check: it asserts by itself")
+
+    def check_answers(self, exercise: Exercise, solution: Solution, imported: set[str]) -> None:
+        """Stub and solution both define all that is checked."""
+        check = exercise.check
+        assert check is not None
+        stubs = "\n".join(cell.source for cell in exercise.stubs)
+        code = "\n".join(cell.source for cell in solution.code)
+        for name in exercise.answers:
+            if name not in _bound(stubs):
+                self.fail(check.line, f"{exercise.label}: no stub defines {name}, which is checked")
+            if name not in _bound(code):
+                self.fail(
+                    solution.line,
+                    f"the solution of {exercise.label} does not define {name}, which is checked",
+                )
+        if "course" not in imported | _bound(stubs):
+            self.fail(check.line, "the lesson does not import course: from fourviews import course")
+
+    def check_names(self, exercise: Exercise, solution: Solution, imported: set[str]) -> None:
+        """Stubs and solution use imports and their own names, no variable of the lesson."""
+        known = imported | _MODULE_NAMES
+        for cells in (exercise.stubs, solution.code):
+            known |= {name for cell in cells for name in _bound(cell.source)}
+            for cell in cells:
+                for name, line in _used(cell.source):
+                    if name not in known:
+                        self.fail(
+                            cell.source_line + line - 1,
+                            f"{name} is no import of the lesson and not defined in "
+                            f"{exercise.label}: stubs and solutions run by themselves",
+                        )
+
+    def hidden_check(self, cell: Cell, exercise: Exercise) -> HiddenCheck:
+        tree = ast.parse(cell.source)
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        others = [
+            node
+            for node in tree.body
+            if not isinstance(node, ast.FunctionDef | ast.Import | ast.ImportFrom)
+        ]
+        if len(functions) != 1 or others:
+            line = cell.source_line + others[0].lineno - 1 if others else cell.line
+            self.fail(line, "a hidden check holds imports and exactly one function, nothing else")
+        function = functions[0]
+        line = cell.source_line + function.lineno - 1
+        text = ast.get_docstring(function)
+        if not text or "\n" in text.strip():
+            self.fail(line, f"{function.name}: a hidden check needs a docstring of one line")
+        if function.decorator_list:
+            self.fail(line, f"{function.name}: a hidden check takes no decorator")
+        a = function.args
+        names = [argument.arg for argument in a.args]
+        plain = not (a.posonlyargs or a.kwonlyargs or a.vararg or a.kwarg or a.defaults)
+        if not plain or len(names) < 2 or names[-1] != "seed":
+            self.fail(
+                line,
+                f"{function.name}: parameters are names of the check call and `seed` last, "
+                "without defaults",
+            )
+        for name in names[:-1]:
+            if name not in exercise.answers:
+                given = ", ".join(exercise.answers)
+                self.fail(line, f"{function.name}: {name} is not handed to the check ({given})")
+        if not any(isinstance(node, ast.Assert | ast.Raise) for node in ast.walk(function)):
+            self.fail(line, f"{function.name}: a hidden check needs an assert, or it cannot fail")
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assert) and node.msg is None:
+                self.fail(
+                    cell.source_line + node.lineno - 1,
+                    'an assert of a hidden check says what is wrong: `assert …, "words"`',
+                )
+        own = _bound(cell.source) | _MODULE_NAMES
+        for name, used in _used(cell.source):
+            if name not in own:
+                self.fail(
+                    cell.source_line + used - 1,
+                    f"{name} is not defined in the hidden check: it runs by itself, "
+                    "with its own imports",
+                )
+        return HiddenCheck(cell, function.name, text.strip(), names[:-1])
+
+    def check_points(self, exercise: Exercise, rubrics: list[Rubric], checked: bool) -> None:
+        given = sum(points for rubric in rubrics for points, _ in rubric.items)
+        line = rubrics[0].line if rubrics else exercise.line
+        if given > exercise.points:
+            self.fail(
+                line, f"the rubric gives {given} points, {exercise.label} has {exercise.points}"
+            )
+        if checked and given == exercise.points:
+            self.fail(
+                line,
+                f"the rubric gives all {given} points of {exercise.label}: none are left for "
+                "its checks",
+            )
+        if not checked and given < exercise.points:
+            self.fail(
+                line,
+                f"{exercise.label} has {exercise.points} points, no check, and a rubric for "
+                f"{given}: its solution needs a {{rubric}} for all",
+            )
+
+    def rubric(self, number: int, last: int, body: Lines) -> Rubric:
+        items: list[tuple[int, str]] = []
+        for line, text in body:
+            if not text.strip():
+                continue
+            item = _RUBRIC_ITEM.match(text)
+            if item:
+                if int(item.group(1)) == 0:
+                    self.fail(line, "rubric: an item that earns 0 points")
+                items.append((int(item.group(1)), item.group(2).strip()))
+            elif re.match(r"  +[^\s-]", text) and items:
+                items[-1] = (items[-1][0], f"{items[-1][1]} {text.strip()}")
+            else:
+                self.fail(line, f"rubric: need `- POINTS: what earns them`, got {text.strip()!r}")
+        if not items:
+            self.fail(number, "rubric without items")
+        return Rubric(number, last, items)
+
+    def quiz(self, number: int, last: int, label: str, body: Lines) -> Quiz:
+        if not label.startswith("quiz-"):
+            self.fail(number, f"quiz label {label!r}: need `{{quiz}} quiz-…`")
+        self.claim_label(label, number)
+        question, choices = quiz_parts(number, body, self.fail)
+        blocks = self.blocks(question, top=False)
+        for block in blocks:
+            if not isinstance(block, Prose | Math) or (isinstance(block, Math) and block.label):
+                self.fail(block.line, "a quiz asks in paragraphs and maths without a number")
+        for choice in choices:
+            for line, text in [*choice.text, *choice.explanation]:
+                self.no_gate(line, text)
+                if "$$" in text or re.search(r"(`{3,}|~{3,}|:{3,})", text):
+                    self.fail(line, "a choice of a quiz holds text and inline maths only")
+        return Quiz(number, last, label, blocks, choices)
 
     # Blocks
 
@@ -580,6 +922,22 @@ class _Reader:
             blocks.append(Directive(number, name, argument, options, [lines[end]]))
             return end + 1
         self.no_gate(number, text)
+        if name in ("quiz", "rubric"):
+            if not top:
+                self.fail(number, f"{{{name}}} inside another directive")
+            if not re.fullmatch(r"`{3,}", marks):
+                self.fail(number, f"{{{name}}} is fenced by backticks")
+            for key in options:
+                self.fail(number, f"{{{name}}}: unknown option {key!r}")
+            for inner_number, inner in content:
+                self.no_gate(inner_number, inner)
+            if name == "quiz":
+                blocks.append(self.quiz(number, lines[end][0], argument, content))
+            else:
+                if argument:
+                    self.fail(number, f"{{rubric}} takes no argument, got {argument!r}")
+                blocks.append(self.rubric(number, lines[end][0], content))
+            return end + 1
         if name not in DIRECTIVES:
             self.fail(number, f"unknown directive {{{name}}}")
         known, takes_argument = DIRECTIVES[name]
@@ -726,6 +1084,9 @@ class _Reader:
         for tag in tags:
             if tag not in TAGS:
                 self.fail(number, f"code-cell: unknown tag {tag!r}")
+        parts = [tag for tag in tags if tag in ROLES_OF_CELLS]
+        if len(parts) > 1 or (parts and "skip-execution" in tags):
+            self.fail(number, f"code-cell: tags {' and '.join(tags)} exclude each other")
         while body and not body[0][1].strip():
             body.pop(0)
         while body and not body[-1][1].strip():
@@ -799,6 +1160,98 @@ class _Reader:
         while lines and not lines[-1][1].strip():
             lines.pop()
         return lines
+
+
+def new_canary() -> str:
+    """Eight hexadecimal digits, for a solution that is to be found wherever it leaks."""
+    return secrets.token_hex(4)
+
+
+def quiz_parts(number: int, body: Lines, fail) -> tuple[Lines, list[Choice]]:
+    """The lines of a quiz's question, and its choices with their explanations."""
+    question: list[tuple[int, str]] = []
+    choices: list[Choice] = []
+    part: list[tuple[int, str]] | None = None  # what a continuation line is added to
+    for line, text in body:
+        choice = _CHOICE.match(text)
+        if choice:
+            if choice.group(1) not in (" ", "x"):
+                fail(line, f"quiz: need `- [ ]` or `- [x]`, got `- [{choice.group(1)}]`")
+            part = []
+            choices.append(Choice(line, choice.group(1) == "x", part, []))
+            if choice.group(2).strip():
+                part.append((line, choice.group(2).strip()))
+        elif not choices:
+            if re.match(r"\s*[-*+] ", text):
+                fail(line, f"quiz: a choice begins with `- [ ]` or `- [x]`, got {text.strip()!r}")
+            question.append((line, text))
+        elif not text.strip():
+            continue
+        elif re.match(r"  - ", text):
+            if choices[-1].explanation:
+                fail(line, "quiz: a choice has one explanation, this is a second")
+            part = choices[-1].explanation
+            part.append((line, text.strip()[2:].strip()))
+        elif text.startswith("  ") and part is not None and not re.match(r"\s*[-*+] ", text):
+            part.append((line, text.strip()))
+        else:
+            fail(
+                line,
+                "quiz: need a choice `- [ ] …`, its explanation `  - …` or an indented "
+                f"continuation, got {text.strip()!r}",
+            )
+    if not any(text.strip() for _, text in question):
+        fail(number, "quiz without a question")
+    for choice in choices:
+        if not choice.text:
+            fail(choice.line, "quiz: a choice without words")
+        if not any(text for _, text in choice.explanation):
+            fail(choice.line, "quiz: a choice without an explanation, `  - why` below it")
+    if not 3 <= len(choices) <= 5:
+        fail(number, f"quiz: need three to five choices, got {len(choices)}")
+    right = [choice for choice in choices if choice.correct]
+    if len(right) != 1:
+        line = right[1].line if right else number
+        fail(line, f"quiz: need exactly one right choice `- [x]`, got {len(right)}")
+    return question, choices
+
+
+def _bound(source: str) -> set[str]:
+    """Names that `source` defines or imports at its top level."""
+    table = symtable.symtable(source, "cell", "exec")
+    return {
+        symbol.get_name()
+        for symbol in table.get_symbols()
+        if symbol.is_assigned() or symbol.is_imported()
+    } | {name for name in _declared_global(table)}
+
+
+def _declared_global(table: symtable.SymbolTable) -> Iterator[str]:
+    for child in table.get_children():
+        for symbol in child.get_symbols():
+            if symbol.is_declared_global() and symbol.is_assigned():
+                yield symbol.get_name()
+        yield from _declared_global(child)
+
+
+def _used(source: str) -> list[tuple[str, int]]:
+    """Names that `source` takes from its module, each with the first line that has it."""
+    found: set[str] = set()
+
+    def visit(table: symtable.SymbolTable) -> None:
+        top = table.get_type() == "module"
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (top or symbol.is_global()):
+                found.add(symbol.get_name())
+        for child in table.get_children():
+            visit(child)
+
+    visit(symtable.symtable(source, "cell", "exec"))
+    lines: dict[str, int] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and node.id in found:
+            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+    return sorted(((name, lines.get(name, 1)) for name in found), key=lambda pair: pair[::-1])
 
 
 def list_table(block: Directive, fail) -> list[list[list[tuple[int, str]]]]:

@@ -23,6 +23,7 @@ from lesson_source import (
     Math,
     Solution,
     SourceError,
+    new_canary,
     read,
     walk,
 )
@@ -89,6 +90,7 @@ def read_book(root: Path = ROOT) -> Book:
         if path.stem not in chapters:
             raise SourceError(shown_as, 1, "not in a numbered part of book/_toc.yml")
         lessons[path.stem] = read(path, shown_as)
+    _check_canaries(lessons)
     # Numbers come in the order of the book, whatever the file names are.
     book = Book(pages, chapters, {page: lessons[page] for page in pages if page in lessons})
     for page in pages:
@@ -97,6 +99,26 @@ def read_book(root: Path = ROOT) -> Book:
         else:
             _read_plain_page(book, root, page)
     return book
+
+
+def _check_canaries(lessons: dict[str, Lesson]) -> None:
+    """A canary tells which solution leaked, so no two solutions of the course share one."""
+    seen: dict[str, tuple[str, int]] = {}
+    for lesson in lessons.values():
+        for exercise in lesson.exercises():
+            solution = exercise.solution
+            if solution is None or solution.canary is None:
+                continue
+            shown_as = f"lessons_src/{lesson.path.name}"
+            if solution.canary in seen:
+                other, line = seen[solution.canary]
+                raise SourceError(
+                    shown_as,
+                    solution.line,
+                    f"canary {solution.canary} stands already at {other}:{line}; "
+                    f"free is {new_canary()}",
+                )
+            seen[solution.canary] = (shown_as, solution.line)
 
 
 def _add(book: Book, entry: Entry, shown_as: str, line: int) -> None:
