@@ -1,8 +1,10 @@
-"""Derive the tree that Sphinx builds: MyST pages of the student edition, and what lies around them.
+"""Derive the tree that Sphinx builds: MyST pages of one edition, and what lies around them.
 
-What is secret (graded solutions) is cut out here, before Sphinx sees anything. All else stays as
-it is, line for line, so that a warning about line 120 of a page means line 120 of the lesson.
-Files are rewritten only when their content changes, so that Sphinx re-reads only those.
+What is secret in the student edition (graded solutions, hidden checks, rubrics) is cut out here,
+before Sphinx sees anything. The instructor edition shows all of it, and takes its guides from
+`instructor/`. All else stays as it is, line for line, so that a warning about line 120 of a page
+means line 120 of the lesson. Files are rewritten only when their content changes, so that Sphinx
+re-reads only those.
 """
 
 from __future__ import annotations
@@ -14,16 +16,30 @@ from pathlib import Path
 
 import yaml
 
+import instructor_guides
 import settings as project
 from ledger import write_ledger
-from lesson_source import Directive, Exercise, Lesson, Solution, walk
+from lesson_source import (
+    Cell,
+    Directive,
+    Exercise,
+    Lesson,
+    Rubric,
+    Solution,
+    in_words,
+    rubric_item,
+    walk,
+)
 from library_imports import Library, fingerprint
 from numbering import Book, read_book
 from settings import ROOT, Settings
 
+EDITIONS = ("student", "instructor")
 
-def page(lesson: Lesson, kernel_hash: str) -> str:
+
+def page(lesson: Lesson, kernel_hash: str, edition: str = "student") -> str:
     """The MyST page of one lesson; `kernel_hash` decides when its stored outputs still hold."""
+    _check_edition(edition)
     lines: list[str | None] = list(lesson.lines)
     modes = {exercise.label: exercise.mode for exercise in lesson.exercises()}
 
@@ -62,20 +78,65 @@ def page(lesson: Lesson, kernel_hash: str) -> str:
             absorb(block.body[-1][0] + 1)  # the blank line after the closing fence
     for block in lesson.blocks:
         if isinstance(block, Exercise):
-            effort = f"kind-{block.kind} minutes-{block.minutes} points-{block.points}"
+            facts = f"kind-{block.kind} minutes-{block.minutes} points-{block.points}"
+            if block.mode == "graded":
+                facts += " mode-graded"
             gate = [f"```{{exercise-start}} {block.title}", f":label: {block.label}"]
-            replace(*block.start, [*gate, f":class: {effort}", "```"])
+            replace(*block.start, [*gate, f":class: {facts}", "```"])
+        elif isinstance(block, Solution) and edition == "instructor":
+            gate = [f"```{{solution-start}} {block.label}"]
+            if block.canary:
+                gate.append(f":class: canary-{block.canary}")  # shown by the extension
+            replace(*block.start, [*gate, "```"])
+            for number, check in enumerate(block.hidden_checks, start=1):
+                name = f"Hidden check {number}" if len(block.hidden_checks) > 1 else "Hidden check"
+                _head_cell(lines, check.cell, f"**{name}:** {check.description}", replace)
+            for rubric in _rubrics(block):
+                shown = [_rubric_line(text) for text in lesson.lines[rubric.line : rubric.last - 1]]
+                replace(rubric.line, rubric.last, ["**Rubric**", *shown])
         elif isinstance(block, Solution) and modes[block.label] == "practice":
             # Folded: the reader decides when to look.
             gate = [f"```{{solution-start}} {block.label}", ":class: dropdown", "```"]
             replace(*block.start, gate)
+            for check in block.hidden_checks:
+                replace(check.cell.line, check.cell.last, [])
+            for rubric in _rubrics(block):
+                replace(rubric.line, rubric.last, [])
         elif isinstance(block, Solution):
             replace(block.line, block.last, [])
     return "\n".join(line for line in lines if line is not None)
 
 
-def book_config(root: Path, settings: Settings, cache: Path) -> str:
+def _check_edition(edition: str) -> None:
+    if edition not in EDITIONS:
+        raise ValueError(f"edition {edition!r}: need one of {', '.join(EDITIONS)}")
+
+
+def _rubrics(solution: Solution) -> list[Rubric]:
+    return [block for block in solution.blocks if isinstance(block, Rubric)]
+
+
+def _rubric_line(text: str) -> str:
+    item = rubric_item(text)
+    return f"- **{in_words(item[0], 'point')}:** {item[1]}" if item else text
+
+
+def _head_cell(lines: list[str | None], cell: Cell, words: str, replace) -> None:
+    """Put a line of text above a cell, in the place of a blank line in its head or after it.
+
+    A fence may follow a paragraph directly, and options need no blank line after them.
+    """
+    first = cell.line - 1
+    if first and (lines[first - 1] or "").strip():
+        words = "\n" + words
+    head = [text for text in lines[first : cell.source_line - 1] if text and text.strip()]
+    code = lines[cell.source_line - 1 : cell.last]
+    replace(cell.line, cell.last, [words, *head, *code])
+
+
+def book_config(root: Path, settings: Settings, cache: Path, edition: str = "student") -> str:
     """`_config.yml` with addresses, cache and paths filled in."""
+    _check_edition(edition)
     config = yaml.safe_load((root / "_config.yml").read_text(encoding="utf-8"))
     config["execute"]["cache"] = str(cache)
     theme = config["sphinx"]["config"]["html_theme_options"]
@@ -84,6 +145,12 @@ def book_config(root: Path, settings: Settings, cache: Path) -> str:
         theme["repository_branch"] = settings.tag
         theme["path_to_docs"] = "book"
         theme["use_repository_button"] = True
+    config["sphinx"]["config"]["fourviews_repository"] = settings.repository
+    config["sphinx"]["config"]["fourviews_tag"] = settings.tag
+    if edition == "instructor":
+        # It is read at home: no address of its own, and no buttons to the students' notebooks.
+        config["title"] += " · Instructor edition"
+        return yaml.safe_dump(config, sort_keys=True, allow_unicode=True)
     if settings.github_path:  # the only place that Colab opens notebooks from
         theme["launch_buttons"] = {
             "notebook_interface": "jupyterlab",
@@ -101,8 +168,13 @@ def derive(
     root: Path = ROOT,
     settings: Settings | None = None,
     cache: Path | None = None,
+    edition: str = "student",
 ) -> Book:
-    """Write the student edition's tree into `target` and remove what no longer belongs there."""
+    """Write one edition's tree into `target` and remove what no longer belongs there.
+
+    The book that is returned has the guides among its pages if `edition` is "instructor".
+    """
+    _check_edition(edition)
     settings = settings or project.load(root)
     book = read_book(root)
     library = Library(root)
@@ -119,13 +191,21 @@ def derive(
         if path.is_file() and path.suffix != ".ipynb" and path.name != "claims.yml":
             put(path.relative_to(root / "book").as_posix(), path.read_bytes())
     for name, lesson in book.lessons.items():
-        sources = [cell.source for cell in lesson.cells(solutions="practice")]
+        shown = True if edition == "instructor" else "practice"
+        sources = [cell.source for cell in lesson.cells(solutions=shown)]
         kernel_hash = fingerprint(sources, root, library)
-        put(f"{name}.md", page(lesson, kernel_hash).encode())
+        put(f"{name}.md", page(lesson, kernel_hash, edition).encode())
         # The theme links Colab and Binder to NAME.ipynb if such a file lies beside NAME.md.
         put(f"{name}.ipynb", b"")
+    if edition == "instructor":
+        guides = instructor_guides.pages(book, root)
+        for name, text in guides.items():
+            put(f"{name}.md", text.encode())
+        put("_toc.yml", instructor_guides.table_of_contents(root, list(guides)).encode())
+        book.titles.update({name: text.split("\n")[0][2:] for name, text in guides.items()})
+        book.pages[1:1] = guides
     cache = cache or target.parents[1] / ".jupyter_cache"
-    put("_config.yml", book_config(root, settings, cache.resolve()).encode())
+    put("_config.yml", book_config(root, settings, cache.resolve(), edition).encode())
     if "ledger" in book.pages:
         # Written aside first: a new file with the old content would be read again by Sphinx.
         aside = target.parent / f".ledger-{os.getpid()}"

@@ -249,9 +249,8 @@ class Exercise:
     @property
     def effort(self) -> str:
         """What stands beside the title, `code, 15 min, 2 points, graded`."""
-        points = f"{self.points} point" + ("" if self.points == 1 else "s")
         graded = ", graded" if self.mode == "graded" else ""
-        return f"{self.kind}, {self.minutes} min, {points}{graded}"
+        return f"{self.kind}, {self.minutes} min, {in_words(self.points, 'point')}{graded}"
 
     @property
     def stubs(self) -> list[Cell]:
@@ -754,11 +753,11 @@ class _Reader:
         for line, text in body:
             if not text.strip():
                 continue
-            item = _RUBRIC_ITEM.match(text)
+            item = rubric_item(text)
             if item:
-                if int(item.group(1)) == 0:
+                if item[0] == 0:
                     self.fail(line, "rubric: an item that earns 0 points")
-                items.append((int(item.group(1)), item.group(2).strip()))
+                items.append(item)
             elif re.match(r"  +[^\s-]", text) and items:
                 items[-1] = (items[-1][0], f"{items[-1][1]} {text.strip()}")
             else:
@@ -1162,9 +1161,20 @@ class _Reader:
         return lines
 
 
+def in_words(number: int, noun: str) -> str:
+    """`1 point`, `2 points`."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def new_canary() -> str:
     """Eight hexadecimal digits, for a solution that is to be found wherever it leaks."""
     return secrets.token_hex(4)
+
+
+def rubric_item(text: str) -> tuple[int, str] | None:
+    """Points and words of a line `- POINTS: what earns them`, None for any other line."""
+    item = _RUBRIC_ITEM.match(text)
+    return (int(item.group(1)), item.group(2).strip()) if item else None
 
 
 def quiz_parts(number: int, body: Lines, fail) -> tuple[Lines, list[Choice]]:

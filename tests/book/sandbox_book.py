@@ -20,6 +20,7 @@ def make(target: Path) -> Path:
         shutil.copy(ROOT / name, target / name)
     shutil.copytree(SANDBOX / "lessons_src", target / "lessons_src")
     shutil.copytree(SANDBOX / "book", target / "book")
+    shutil.copytree(SANDBOX / "instructor", target / "instructor")
     shutil.copytree(ROOT / "book" / "_assets", target / "book" / "_assets")
     shutil.copy(ROOT / "book" / "references.bib", target / "book")
     package = target / "lib" / "fourviews"
