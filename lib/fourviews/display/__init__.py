@@ -6,6 +6,15 @@ Matplotlib is imported when a figure function is called, not before, so that sol
 
 from .attention_map import attention_map
 from .progress import progress, progress_enabled
+from .slider import animate, slider
 from .style import COLOURS, use_style
 
-__all__ = ["COLOURS", "attention_map", "progress", "progress_enabled", "use_style"]
+__all__ = [
+    "COLOURS",
+    "animate",
+    "attention_map",
+    "progress",
+    "progress_enabled",
+    "slider",
+    "use_style",
+]

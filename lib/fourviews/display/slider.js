@@ -1,0 +1,54 @@
+(() => {
+  const icons = {
+    Play: "M2 1l12 7-12 7z", Replay: "M2 1l12 7-12 7z", Pause: "M2 1h4v14H2zM10 1h4v14h-4z",
+    Step: "M1 1l9 7-9 7zM11 1h3v14h-3z",
+  };
+  const set = figure => {
+    figure.setAttribute("data-ready", "");
+    const frames = figure.querySelectorAll(".fv-slider-frame");
+    const range = figure.querySelector("input");
+    const output = figure.querySelector("output");
+    const button = figure.querySelector("button");
+    const calm = matchMedia("(prefers-reduced-motion: reduce)");
+    const last = frames.length - 1;
+    let now = Number(figure.dataset.start), timer = null;
+    const name = () => {
+      if (!button) return;
+      const word = timer !== null ? "Pause" : now === last ? "Replay"
+        : calm.matches ? "Step" : "Play";
+      button.querySelector("span").textContent = word;
+      button.querySelector("path").setAttribute("d", icons[word]);
+    };
+    const show = next => {
+      now = next;
+      frames.forEach((frame, k) => { frame.hidden = k !== now; });
+      const text = frames[now].dataset.text;
+      output.textContent = text;
+      range.value = now;
+      range.setAttribute("aria-valuetext", text);
+      range.style.setProperty("--fv-share", 100 * now / last + "%");
+      name();
+    };
+    const stop = () => { clearInterval(timer); timer = null; name(); };
+    const step = () => {
+      if (!figure.isConnected || now >= last) return stop();
+      show(now + 1);
+      if (now >= last) stop();
+    };
+    range.addEventListener("input", () => { stop(); show(Number(range.value)); });
+    if (button) button.addEventListener("click", () => {
+      if (timer !== null) return stop();
+      if (now === last) show(0);
+      else if (calm.matches) show(now + 1);
+      if (!calm.matches) timer = setInterval(step, Number(figure.dataset.interval));
+      name();
+    });
+    calm.addEventListener("change", stop);
+    frames.forEach(frame => { frame.querySelector(".fv-slider-text").hidden = true; });
+    figure.querySelector(".fv-slider-controls").hidden = false;
+    show(now);
+  };
+  const all = () => document.querySelectorAll("figure.fv-slider:not([data-ready])").forEach(set);
+  all();
+  setTimeout(all); // some notebooks run a script before what it stands beside is on the page
+})();
