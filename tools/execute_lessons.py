@@ -95,11 +95,22 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(threads, "1"), "FOURVIEWS_BOOK_BUILD": "1"}
 
 
-def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
-    """Run one page in a fresh kernel; stores the outputs if no cell failed."""
-    notebook = page_notebook(page)
+@dataclass
+class Cost:
+    """What running a notebook took, and the first error as `POSITION:what`, if there was one."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    wall_seconds: float
+    error: str | None
+
+
+def run_notebook(notebook: nbformat.NotebookNode, library: Path) -> Cost:
+    """Run all code cells in one fresh kernel, which keeps their outputs in `notebook`.
+
+    Stops at the first failing cell; its position, counted from 1 among code cells, begins the error.
+    """
     started = time.perf_counter()
-    meter: _Meter | None = None
     error: str | None = None
     environment = _environment()
     paths = [str(library), environment.get("PYTHONPATH", "")]
@@ -139,13 +150,27 @@ def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
             cpu = meter.cpu() - meter.started_at
             meter.done.set()
             meter.join()
-    wall = time.perf_counter() - started
-    run = Run(name, cpu, meter.memory, wall, error)
-    if error is None:
-        data = {"execution_seconds": wall, "cpu_seconds": cpu, "memory_bytes": meter.memory}
-        bundle = CacheBundleIn(notebook, page.name, data=data)
-        get_cache(cache_path).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
-    return run
+    return Cost(cpu, meter.memory, time.perf_counter() - started, error)
+
+
+def store(notebook: nbformat.NotebookNode, page: Path, cache_path: Path, cost: Cost) -> None:
+    """Put a page's outputs where Sphinx finds them, with what they cost."""
+    data = {
+        "execution_seconds": cost.wall_seconds,
+        "cpu_seconds": cost.cpu_seconds,
+        "memory_bytes": cost.memory_bytes,
+    }
+    bundle = CacheBundleIn(notebook, page.name, data=data)
+    get_cache(cache_path).cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+
+
+def _execute(name: str, page: Path, cache_path: Path, library: Path) -> Run:
+    """Run one page in a fresh kernel; stores the outputs if no cell failed."""
+    notebook = page_notebook(page)
+    cost = run_notebook(notebook, library)
+    if cost.error is None:
+        store(notebook, page, cache_path, cost)
+    return Run(name, cost.cpu_seconds, cost.memory_bytes, cost.wall_seconds, cost.error)
 
 
 def stored_run(name: str, page: Path, cache_path: Path) -> Run | None:
@@ -161,10 +186,21 @@ def stored_run(name: str, page: Path, cache_path: Path) -> Run | None:
     )
 
 
+def open_cache(cache_path: Path) -> None:
+    """Make the cache and its database, before several processes try to."""
+    cache_path.mkdir(parents=True, exist_ok=True)
+    get_cache(cache_path).list_cache_records()
+
+
+def pool_for(tasks: int) -> ProcessPoolExecutor:
+    """Processes that run kernels side by side, no more of them than there are cores."""
+    workers = min(tasks, max(1, os.cpu_count() or 1), 4)
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+
 def execute(lessons: Sequence[Lesson], pages: Path, cache_path: Path, library: Path) -> list[Run]:
     """Outputs of all `lessons` in the cache, run where they are missing; errors say where."""
-    cache_path.mkdir(parents=True, exist_ok=True)
-    get_cache(cache_path).list_cache_records()  # makes the database, before several processes try
+    open_cache(cache_path)
     runs: dict[str, Run] = {}
     missing: list[Lesson] = []
     for lesson in lessons:
@@ -176,8 +212,7 @@ def execute(lessons: Sequence[Lesson], pages: Path, cache_path: Path, library: P
     # Long ones first, so that no core waits for a lab at the end.
     missing.sort(key=lambda lesson: -lesson.budget_seconds)
     if missing:
-        workers = min(len(missing), max(1, os.cpu_count() or 1), 4)
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        with pool_for(len(missing)) as pool:
             futures = [
                 pool.submit(_execute, lesson.name, pages / f"{lesson.name}.md", cache_path, library)
                 for lesson in missing
