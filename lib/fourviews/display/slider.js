@@ -48,7 +48,9 @@
     figure.querySelector(".fv-slider-controls").hidden = false;
     show(now);
   };
-  const all = () => document.querySelectorAll("figure.fv-slider:not([data-ready])").forEach(set);
+  // The page may be read in pieces: a figure is complete up to its control, or is left for later.
+  const all = () => document.querySelectorAll("figure.fv-slider:not([data-ready])")
+    .forEach(figure => { if (figure.querySelector("input")) set(figure); });
   all();
   setTimeout(all); // some notebooks run a script before what it stands beside is on the page
 })();

@@ -13,7 +13,7 @@ from .frames import Frame
 _WITHOUT_SCRIPTS = (
     ".fv-slider-frames{display:grid;grid-template-columns:repeat(auto-fill,minmax(9rem,1fr));"
     "gap:.75rem}.fv-slider .fv-slider-frame{display:block!important}"
-    ".fv-slider-first{grid-column:1/-1}"
+    ".fv-slider-first{grid-column:1/-1;order:-1}"
 )
 
 
