@@ -608,11 +608,11 @@ class _Reader:
         self.check_names(exercise, solution, imported)
         solution.hidden_checks = [self.hidden_check(cell, exercise) for cell in hidden]
         self.check_points(exercise, rubrics, bool(checks))
-        withheld = exercise.mode == "graded" or hidden or rubrics
-        if withheld and solution.canary is None:
+        if solution.canary is None:
+            # There is always something withheld: a check brings a hidden one, a proof its rubric.
             self.fail(
                 solution.line,
-                f"the solution of {exercise.label} has something to withhold and no canary: "
+                f"the solution of {exercise.label} has no canary, by which a leak is found: "
                 f"put `:canary: {new_canary()}` under solution-start",
             )
 
@@ -1202,7 +1202,7 @@ def quiz_parts(number: int, body: Lines, fail) -> tuple[Lines, list[Choice]]:
                 fail(line, "quiz: a choice has one explanation, this is a second")
             part = choices[-1].explanation
             part.append((line, text.strip()[2:].strip()))
-        elif text.startswith("  ") and part is not None and not re.match(r"\s*[-*+] ", text):
+        elif text.startswith("  ") and part is not None and not re.match(r"\s*[-*+](\s|$)", text):
             part.append((line, text.strip()))
         else:
             fail(
