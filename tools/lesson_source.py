@@ -744,7 +744,7 @@ class _Reader:
         if not checked and given < exercise.points:
             self.fail(
                 line,
-                f"{exercise.label} has {exercise.points} points, no check, and a rubric for "
+                f"{exercise.label} has {in_words(exercise.points, 'point')}, no check, and a rubric for "
                 f"{given}: its solution needs a {{rubric}} for all",
             )
 

@@ -1,8 +1,9 @@
 """Write `book/PART_NN_topic.ipynb`: the lessons as plain notebooks, for Colab and JupyterLab.
 
 No MyST is left: directives become bold run-in headings, roles become text (or links to the page
-once its address is known), numbers are those of the page, solutions are absent. The same source
-gives the same bytes on every run and machine.
+once its address is known), numbers are those of the page, quizzes are lists with folded answers.
+Solutions are absent; only an instructor's notebook has them, with hidden checks and rubrics. The
+same source gives the same bytes on every run and machine.
 
     python tools/write_notebooks.py          # all lessons
     python tools/write_notebooks.py check    # compare with what is committed, write nothing
@@ -31,14 +32,18 @@ from lesson_source import (
     Lesson,
     Math,
     Prose,
+    Quiz,
+    Rubric,
     Solution,
     SourceError,
+    in_words,
     list_table,
 )
 from numbering import Book, read_book
 from settings import ROOT, Settings
 
 _ROLE = re.compile(r"\{([^}\s]*)\}(`+)(?!`)")
+EDITIONS = ("student", "instructor")
 _EXPLICIT = re.compile(r"(.*?)\s*<([^<>]+)>\s*$", re.S)
 
 
@@ -74,10 +79,20 @@ def install_cell(settings: Settings) -> str:
 
 
 class NotebookWriter:
-    """One lesson to one notebook."""
+    """One lesson to one notebook of one edition."""
 
-    def __init__(self, lesson: Lesson, book: Book, works: Bibliography, settings: Settings):
+    def __init__(
+        self,
+        lesson: Lesson,
+        book: Book,
+        works: Bibliography,
+        settings: Settings,
+        edition: str = "student",
+    ):
+        if edition not in EDITIONS:
+            raise ValueError(f"edition {edition!r}: need one of {', '.join(EDITIONS)}")
         self.lesson, self.book, self.works, self.settings = lesson, book, works, settings
+        self.edition = edition
         self.shown_as = f"lessons_src/{lesson.path.name}"
         self.chapter = book.chapters[lesson.name]
         self.cited: set[str] = set()
@@ -172,8 +187,58 @@ class NotebookWriter:
             self.flush()
         elif isinstance(block, Solution):
             self.flush()
+            if self.edition == "instructor":
+                self.solution(block)
+        elif isinstance(block, Quiz):
+            self.flush()
+            self.pending.append(self.quiz(block))
+            self.flush()
         else:
             self.pending.append(self.text(block))
+
+    def solution(self, solution: Solution) -> None:
+        """All that belongs to a solution, for the instructor's notebook."""
+        name = self.book.entries[solution.label].name
+        self.pending.append(f"**Solution to {name}.** *Canary {solution.canary}*")
+        checks = {check.cell.line: check for check in solution.hidden_checks}
+        for block in solution.blocks:
+            if isinstance(block, Rubric):
+                items = [
+                    f"- **{in_words(points, 'point')}:** {self.inline(words, block.line)}"
+                    for points, words in block.items
+                ]
+                self.pending.append("\n".join(["**Rubric.**", "", *items]))
+                continue
+            if isinstance(block, Cell) and block.line in checks:
+                words = self.inline(checks[block.line].description, block.line)
+                self.pending.append(f"**Hidden check.** {words}")
+            self.top(block)
+        self.flush()
+
+    def quiz(self, quiz: Quiz) -> str:
+        """Question and choices, the answer and what is said to each choice folded below."""
+        choices, said = [], []
+        for letter, choice in zip("abcde", quiz.choices, strict=False):
+            text = self.run(choice.text)
+            choices.append(f"- ({letter}) {text}")
+            verdict = "Right." if choice.correct else "Not quite."
+            said.append(f"- ({letter}) **{verdict}** {self.run(choice.explanation)}")
+        right = next(
+            letter for letter, choice in zip("abcde", quiz.choices, strict=False) if choice.correct
+        )
+        parts = [
+            f"**Quick question.** {self.texts(quiz.question)}",
+            "\n".join(choices),
+            f"<details><summary>The answer, and why</summary>\n\nIt is ({right}).",
+            "\n".join(said),
+            "</details>",
+        ]
+        return "\n\n".join(parts)
+
+    def run(self, lines: list[tuple[int, str]]) -> str:
+        """Numbered lines of one paragraph as a single line."""
+        text = self.inline("\n".join(text for _, text in lines), lines[0][0])
+        return re.sub(r"\s*\n\s*", " ", text)
 
     # Blocks of text
 
@@ -422,22 +487,42 @@ def _closing_ticks(text: str, at: int, ticks: str) -> int:
     return -1
 
 
-def render(root: Path = ROOT, settings: Settings | None = None) -> dict[str, str]:
+def notebook(
+    lesson: Lesson,
+    book: Book,
+    works: Bibliography,
+    settings: Settings,
+    edition: str = "student",
+) -> dict:
+    """The notebook of one lesson as a JSON object; with all solutions if for an instructor."""
+    return NotebookWriter(lesson, book, works, settings, edition).notebook()
+
+
+def render(
+    root: Path = ROOT, settings: Settings | None = None, edition: str = "student"
+) -> dict[str, str]:
     """File name to text of each notebook, from the sources under `root`."""
     settings = settings or project.load(root, use_environment=False)
     book = read_book(root)
     works = Bibliography(root / "book" / "references.bib")
     texts = {}
     for name, lesson in book.lessons.items():
-        notebook = NotebookWriter(lesson, book, works, settings).notebook()
-        text = json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False)
+        content = notebook(lesson, book, works, settings, edition)
+        text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
         texts[f"{name}.ipynb"] = text + "\n"
     return texts
 
 
-def write(target: Path, root: Path = ROOT, settings: Settings | None = None) -> list[str]:
+def write(
+    target: Path,
+    root: Path = ROOT,
+    settings: Settings | None = None,
+    edition: str = "student",
+) -> list[str]:
     """Write the notebooks into `target`, remove those without a lesson; returns what changed."""
-    texts = render(root, settings)
+    if edition != "student" and target.resolve() == (root / "book").resolve():
+        raise ValueError(f"target {target}: book/ holds the student edition, got {edition!r}")
+    texts = render(root, settings, edition)
     changed = []
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

@@ -109,7 +109,13 @@ def test_numbers_titles_and_references(small):
         "| $n$ | samples, as in (1.1) |",
         "**Table 1.2.** Plain",
         "Fig. 1.1 and Picture 1.2 beside Table 1.1; Exercise 1.1 follows.",
-        "**Exercise 1.1 (Warm up).** (code, 5 min)",
+        "**Exercise 1.1 (Warm up).** (code, 5 min, 2 points)",
+        "**Exercise 1.2 (Prove it).** (proof, 20 min, 3 points, graded)",
+        "**Quick question.** What does the step (1.2) do to $E$?\n\n"
+        "It is Theorem 1.2 that says so.\n\n- (a) It raises $E$\n- (b) It never raises $E$\n",
+        "<details><summary>The answer, and why</summary>\n\nIt is (b).\n\n"
+        "- (a) **Not quite.** That would be a step along $+\\nabla E$.\n"
+        "- (b) **Right.** Yes: $E(x_{t+1}) \\le E(x_t)$, which is what the theorem says.\n",
         "**A remark on names.** Boxes have titles.",
         "a work by Cover (1965), others\n(Sahiner et al., 2022; Boyd and Vandenberghe, 2004)",
         "<details><summary>More</summary>\n\nHidden at first",
@@ -136,29 +142,113 @@ def test_references_lead_to_the_pages_once_there_are_any(small):
 
 def test_no_solution_in_any_notebook(small):
     for text in write_notebooks.render(small, NOWHERE).values():
-        assert "canary" not in text
-        assert "assert double(2)" not in text
-    assert "def double(x):" in write_notebooks.render(small, NOWHERE)["first_01_everything.ipynb"]
+        assert "canary" not in text.lower()
+        assert "fresh_numbers" not in text
+        assert not any(canary in text for canary in ("0a1b2c3d", "4e5f6071"))
+    text = write_notebooks.render(small, NOWHERE)["first_01_everything.ipynb"]
+    assert "def double(x):" in text
+    assert 'course.check(\\"ex-warm-up\\", double)' in text
 
 
-def test_graded_solutions_do_not_reach_the_pages(small):
-    book = numbering.read_book(small)
-    page = derive_pages.page(book.lessons["first_01_everything"], "0" * 32)
+def test_the_instructors_notebook_holds_all_there_is(small):
+    text = write_notebooks.render(small, NOWHERE, edition="instructor")["first_01_everything.ipynb"]
+    nbformat.validate(nbformat.reads(text, as_version=4))
+    words = markdown(text)
+    for expected in (
+        "**Solution to Exercise 1.1.** *Canary 0a1b2c3d*\n\nCanary practice-solution-canary.",
+        "**Hidden check.** Numbers that nobody has seen, hidden-check-canary.",
+        "**Rubric.**\n\n- **1 point:** says why, rubric-canary",
+        "**Solution to Exercise 1.2.** *Canary 4e5f6071*\n\nCanary graded-solution-canary.",
+        "- **2 points:** squares are not negative\n- **1 point:** a sum of such",
+    ):
+        assert expected in words
+    code = [
+        "".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"
+    ]
+    lesson = numbering.read_book(small).lessons["first_01_everything"]
+    assert code[1:] == [cell.source for cell in lesson.cells(solutions=True)]
+    with pytest.raises(ValueError, match="student edition"):
+        write_notebooks.write(small / "book", small, NOWHERE, edition="instructor")
+    with pytest.raises(ValueError, match="need one of student, instructor"):
+        write_notebooks.render(small, NOWHERE, edition="teacher")
+
+
+SECRETS = (  # of the sandbox: what no student may see
+    "0a1b2c3d",
+    "4e5f6071",
+    "hidden-check",
+    "fresh_numbers",
+    "random",
+    "rubric",
+    "says why",
+    "graded-solution-canary",
+    "graded-code-canary",
+    "squares are not negative",
+)
+
+
+def test_what_is_withheld_does_not_reach_the_pages(small):
+    lesson = numbering.read_book(small).lessons["first_01_everything"]
+    page = derive_pages.page(lesson, "0" * 32)
     assert "practice-solution-canary" in page
     assert "```{solution-start} ex-warm-up\n:class: dropdown\n```" in page
-    assert "graded" not in page
     assert ":kind:" not in page
+    assert [secret for secret in SECRETS if secret in page.lower()] == []
+    source = "\n".join(lesson.lines).lower()
+    assert [secret for secret in SECRETS if secret not in source] == []  # they could have been
 
 
-def test_pages_keep_the_lines_of_their_lesson(small):
+def test_the_instructors_page_shows_all_of_it_unfolded(small):
     lesson = numbering.read_book(small).lessons["first_01_everything"]
-    page = derive_pages.page(lesson, "0" * 32).split("\n")
+    page = derive_pages.page(lesson, "0" * 32, edition="instructor")
+    for expected in (
+        "```{solution-start} ex-warm-up\n:class: canary-0a1b2c3d\n```",
+        "```{solution-start} ex-prove-it\n:class: canary-4e5f6071\n```",
+        "\n\n**Hidden check:** Numbers that nobody has seen, hidden-check-canary.\n```{code-cell}",
+        "**Rubric**\n- **2 points:** squares are not negative\n- **1 point:** a sum",
+        "graded-solution-canary",
+    ):
+        assert expected in page
+    assert "dropdown\n" not in page[page.index("## Exercises") :]
+    assert "{rubric}" not in page
+    assert page.count("{code-cell}") == len(lesson.cells(solutions=True))
+    with pytest.raises(ValueError, match="need one of student, instructor"):
+        derive_pages.page(lesson, "0" * 32, edition="teacher")
+
+
+@pytest.mark.parametrize("edition", derive_pages.EDITIONS)
+@pytest.mark.parametrize("blank", [True, False], ids=["roomy", "tight"])
+def test_pages_keep_the_lines_of_their_lesson(small, edition, blank):
+    if not blank:  # no blank line in the head of the hidden check: one after it has to go
+        path = small / "lessons_src" / "first_01_everything.md"
+        text = path.read_text(encoding="utf-8")
+        assert ":tags: [hidden-check]\n\n" in text
+        path.write_text(text.replace(":tags: [hidden-check]\n\n", ":tags: [hidden-check]\n"))
+    lesson = numbering.read_book(small).lessons["first_01_everything"]
+    page = derive_pages.page(lesson, "0" * 32, edition).split("\n")
     headings = [i for i, text in enumerate(lesson.lines) if text.startswith("#")]
     assert len(headings) > 5
     for i in headings:
         if not lesson.lines[i].startswith("# Not a cell"):
             assert page[i] == lesson.lines[i]
     assert len(page) == len(lesson.lines)
+
+
+def test_two_lessons_cannot_share_a_canary(small):
+    path = small / "lessons_src" / "second_01_short_lab.md"
+    text = path.read_text(encoding="utf-8")
+    extra = (
+        "\n```{exercise-start} More\n:label: ex-more\n:kind: proof\n:minutes: 1\n```\n\nWhy?\n\n"
+        "```{exercise-end}\n```\n\n```{solution-start} ex-more\n:canary: 0a1b2c3d\n```\n\nSo.\n\n"
+        "```{rubric}\n- 1: so\n```\n\n```{solution-end}\n```\n"
+    )
+    path.write_text(text + extra, encoding="utf-8")
+    with pytest.raises(SourceError, match="canary 0a1b2c3d stands already at") as caught:
+        numbering.read_book(small)
+    line = (text + extra).split("\n").index("```{solution-start} ex-more") + 1
+    assert str(caught.value).startswith(f"lessons_src/second_01_short_lab.md:{line}: ")
+    path.write_text(text + extra.replace("0a1b2c3d", "0a1b2c3e"), encoding="utf-8")
+    assert numbering.read_book(small).lessons["second_01_short_lab"].exercises()
 
 
 @pytest.mark.parametrize(
