@@ -2,6 +2,7 @@
 
     python tools/build_book.py                          # the whole book
     python tools/build_book.py --lesson convex_02_mlp   # run one lesson; others as they are stored
+    python tools/build_book.py --edition instructor     # with all solutions, in folders of its own
 
 Ends with where the page is and how long each stage took; exits non-zero when a lesson is not
 understood, a cell fails, a lesson is over its budget, or Sphinx has anything to warn of.
@@ -11,20 +12,24 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import nbformat
 import yaml
 
 import settings as project
 import write_notebooks
-from derive_pages import derive
+from derive_pages import EDITIONS, derive
 from execute_lessons import Run, execute, stored_run
+from execute_solutions import code_cells, execute_solutions, executed_notebook
 from ledger import LedgerError
 from lesson_source import SourceError
 from settings import ROOT
@@ -38,6 +43,7 @@ class Clock:
     """Durations of the stages, in order."""
 
     def __init__(self) -> None:
+        self.started = time.perf_counter()
         self.stages: list[tuple[str, float]] = []
 
     @contextmanager
@@ -70,12 +76,20 @@ def looks(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool, strict: bool) -> int:
-    """Jupyter Book on the derived tree; if `strict`, warnings are errors. Returns the status."""
-    start = "from jupyter_book.cli.main import main; main()"
-    command = [sys.executable, "-c", start, "build", str(tree)]
-    command += ["--config", str(tree / "_config.yml"), "--path-output", str(output)]
-    command += ["--keep-going"] + (["-W"] if strict else []) + (["-q"] if quiet else [])
+def run_sphinx(tree: Path, html: Path, root: Path, *, quiet: bool, strict: bool) -> int:
+    """Jupyter Book on the derived tree; if `strict`, warnings are errors. Returns the status.
+
+    The command line of Jupyter Book always writes into a folder `_build/html`; the function behind
+    it takes any folder, which lets each edition have its own.
+    """
+    start = (
+        "import sys; from jupyter_book.sphinx import build_sphinx; tree, html, *flags = sys.argv[1:]; "
+        "sys.exit(build_sphinx(tree, html, noconfig=True, path_config=tree + '/_config.yml', "
+        "confoverrides={'external_toc_path': tree + '/_toc.yml', 'latex_individualpages': False}, "
+        "keep_going=True, quiet='quiet' in flags, warningiserror='strict' in flags) != 0)"
+    )
+    command = [sys.executable, "-c", start, str(tree), str(html)]
+    command += ["quiet"] * quiet + ["strict"] * strict
     paths = [str(root / "tools" / "sphinx_ext"), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
@@ -83,6 +97,21 @@ def run_sphinx(tree: Path, output: Path, root: Path, *, quiet: bool, strict: boo
         "PYTHONWARNINGS": "ignore",
     }
     return subprocess.run(command, env=environment, check=False).returncode
+
+
+def write_config(tree: Path, values: dict) -> None:
+    """Add `values` to Sphinx's settings in the tree's `_config.yml`, if they are not there yet."""
+    path = tree / "_config.yml"
+    before = path.read_text(encoding="utf-8")
+    config = yaml.safe_load(before)
+    for key, value in values.items():
+        if key == "exclude_from_execution":
+            config["execute"]["exclude_patterns"] = value
+        else:
+            config["sphinx"]["config"][key] = value
+    text = yaml.safe_dump(config, sort_keys=True)
+    if before != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def build(
@@ -95,14 +124,11 @@ def build(
 ) -> Path:
     """Build into `build_dir` (`root/_build`); returns the page to open."""
     build_dir = (build_dir or root / "_build").resolve()
-    if build_dir.name != "_build":
-        raise ValueError(f"build_dir {build_dir}: Jupyter Book writes into a folder named _build")
     cache = (cache or build_dir / ".jupyter_cache").resolve()
     settings = project.load(root)
     committed = project.load(root, use_environment=False)
     tree = build_dir / "derived" / "student"
     clock = Clock()
-    started = time.perf_counter()
     with clock.stage("derive pages and notebooks"):
         book = derive(tree, root=root, settings=settings, cache=cache)
         notebooks = build_dir / "derived" / "notebooks"
@@ -110,10 +136,7 @@ def build(
         if build_dir == (root / "_build").resolve() and settings == committed:
             for name in write_notebooks.write(root / "book", root, committed):
                 print(f"   book/{name} was rewritten: commit it with its lesson")
-        config_path = tree / "_config.yml"
-        config = yaml.safe_load(config_path.read_text(encoding="utf-8"))
-        config["sphinx"]["config"]["fourviews_notebooks"] = str(notebooks)
-        config["sphinx"]["config"]["fourviews_looks"] = looks(root)
+        config = {"fourviews_notebooks": str(notebooks), "fourviews_looks": looks(root)}
     wanted, never_run = list(book.lessons.values()), []
     if lesson is not None:
         if lesson not in book.lessons:
@@ -127,47 +150,118 @@ def build(
             for name in book.lessons
             if name != lesson and stored_run(name, tree / f"{name}.md", cache) is None
         ]
-        config["execute"]["exclude_patterns"] = [f"{name}*" for name in never_run]
-    text = yaml.safe_dump(config, sort_keys=True)
-    if config_path.read_text(encoding="utf-8") != text:
-        config_path.write_text(text, encoding="utf-8")
+        config["exclude_from_execution"] = [f"{name}*" for name in never_run]
+    write_config(tree, config)
     with clock.stage("run lessons"):
-        runs = execute(wanted, tree, cache, root / "lib")
-        for run in runs:
-            print(report(run))
-        errors = [run.error for run in runs if run.error]
-        if errors:
-            raise BuildError("\n".join(errors))
-    output = build_dir.parent if lesson is None else build_dir / "lesson"
+        run_all(execute(wanted, tree, cache, root / "lib"))
+    html = (build_dir if lesson is None else build_dir / "lesson" / "_build") / "html"
     with clock.stage("make pages"):
-        status = run_sphinx(tree, output, root, quiet=quiet, strict=not never_run)
+        status = run_sphinx(tree, html, root, quiet=quiet, strict=not never_run)
         if status:
             raise BuildError("Sphinx found something to mend, see above")
-    html = output / "_build" / "html"
-    page = html / (f"{lesson}.html" if lesson else "index.html")
+    return finished(html / (f"{lesson}.html" if lesson else "index.html"), clock, root)
+
+
+def finished(page: Path, clock: Clock, root: Path) -> Path:
+    """Say how long it took and what to open."""
     if not page.exists():
         raise BuildError(f"{page} was not made")
     for name, seconds in clock.stages:
         print(f"{name:<28} {seconds:6.1f} s")
-    print(f"{'together':<28} {time.perf_counter() - started:6.1f} s")
+    print(f"{'together':<28} {time.perf_counter() - clock.started:6.1f} s")
     print(f"Open {page.relative_to(root) if page.is_relative_to(root) else page}")
     return page
+
+
+def run_all(runs: list[Run]) -> None:
+    """Report what each lesson cost; stop if one of them failed."""
+    for run in runs:
+        print(report(run))
+    errors = [run.error for run in runs if run.error]
+    if errors:
+        raise BuildError("\n".join(errors))
+
+
+def build_instructor(
+    *,
+    root: Path = ROOT,
+    build_dir: Path | None = None,
+    cache: Path | None = None,
+    quiet: bool = True,
+) -> Path:
+    """Build the instructor edition into `build_dir/instructor`; returns the page to open.
+
+    What students see keeps the outputs that are stored for them in `cache`; the lessons run first
+    where there are none. Solutions and hidden checks run by themselves, and all outputs together
+    go into a cache of this edition's own, so that nothing of it comes near the students' pages.
+    """
+    build_dir = (build_dir or root / "_build").resolve()
+    student_cache = (cache or build_dir / ".jupyter_cache").resolve()
+    place = build_dir / "instructor"
+    tree, own_cache = place / "derived", place / ".jupyter_cache"
+    settings = project.load(root)
+    clock = Clock()
+    place.mkdir(parents=True, exist_ok=True)
+    # The students' tree of `make book` stays as that left it.
+    with tempfile.TemporaryDirectory(prefix=".student-", dir=place) as name:
+        seen = Path(name) / "derived"
+        with clock.stage("derive pages and notebooks"):
+            book = derive(tree, root=root, settings=settings, cache=own_cache, edition="instructor")
+            derive(seen, root=root, settings=settings, cache=student_cache)
+            lessons = list(book.lessons.values())
+        with clock.stage("run lessons"):
+            run_all(execute(lessons, seen, student_cache, root / "lib"))
+        with clock.stage("run solutions"):
+            runs = execute_solutions(
+                lessons,
+                pages=tree,
+                cache_path=own_cache,
+                student_pages=seen,
+                student_cache=student_cache,
+                library=root / "lib",
+            )
+            run_all(runs)
+    with clock.stage("write notebooks"):
+        notebooks = place / "notebooks"
+        write_notebooks.write(notebooks, root, settings, edition="instructor")
+        for lesson in lessons:
+            with_outputs(notebooks / f"{lesson.name}.ipynb", tree / f"{lesson.name}.md", own_cache)
+        write_config(tree, {"fourviews_notebooks": str(notebooks), "fourviews_looks": looks(root)})
+    with clock.stage("make pages"):
+        if run_sphinx(tree, place / "html", root, quiet=quiet, strict=True):
+            raise BuildError("Sphinx found something to mend, see above")
+    return finished(place / "html" / "index.html", clock, root)
+
+
+def with_outputs(notebook: Path, page: Path, cache: Path) -> None:
+    """Put the outputs that are stored for a page into the notebook of the same lesson."""
+    content = nbformat.read(notebook, as_version=4)
+    executed = code_cells(executed_notebook(page, cache))
+    cells = code_cells(content)[-len(executed) :]  # before them comes what installs the library
+    for cell, run in zip(cells, executed, strict=True):
+        if cell.source != run.source:
+            raise AssertionError(f"{notebook.name} has other cells than its page")
+        cell.outputs, cell.execution_count = run.outputs, run.execution_count
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
+    notebook.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lesson", help="run and show only this lesson")
-    parser.add_argument("--build-dir", type=Path, help="a folder named _build, elsewhere")
+    parser.add_argument("--edition", choices=EDITIONS, default="student")
+    parser.add_argument("--build-dir", type=Path, help="a folder other than _build")
     parser.add_argument("--cache", type=Path, help="where outputs are stored")
     parser.add_argument("--verbose", action="store_true", help="all that Sphinx has to say")
     arguments = parser.parse_args()
+    places = {"build_dir": arguments.build_dir, "cache": arguments.cache}
+    if arguments.lesson and arguments.edition == "instructor":
+        parser.error("--lesson is for the student edition")
     try:
-        build(
-            build_dir=arguments.build_dir,
-            cache=arguments.cache,
-            lesson=arguments.lesson or None,
-            quiet=not arguments.verbose,
-        )
+        if arguments.edition == "instructor":
+            build_instructor(**places, quiet=not arguments.verbose)
+        else:
+            build(**places, lesson=arguments.lesson or None, quiet=not arguments.verbose)
     except (BuildError, LedgerError, SourceError) as error:
         print(f"The book was not built.\n{error}", file=sys.stderr)
         return 1
