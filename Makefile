@@ -6,14 +6,14 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-EXTRAS := lessons,data,convex-reference,book,test
+EXTRAS := lessons,data,convex-reference,book,assignments,test
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Kernels start from .venv, whatever else is installed for the user.
 export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book lesson serve test test-browser lint clean
+.PHONY: help book lesson serve instructor assignment test test-browser lint clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | \
@@ -29,6 +29,13 @@ lesson: $(READY)  ## build one lesson: LESSON=convex_02_mlp
 serve: $(READY)  ## show the built book at a local address
 	@test -f _build/html/index.html || { echo "There is no book yet: run make book first."; exit 2; }
 	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
+
+instructor: $(READY)  ## build the instructor edition: _build/instructor/html/index.html
+	@$(BIN)/python tools/build_book.py --edition instructor
+
+assignment: $(READY)  ## write an assignment: LESSON=convex_02_mlp [SEED=20270301]
+	@test -n "$(LESSON)" || { echo "Say which: make assignment LESSON=convex_02_mlp [SEED=20270301]"; exit 2; }
+	@$(BIN)/python tools/write_assignment.py "$(LESSON)" $(if $(SEED),--seed="$(SEED)")
 
 test: $(READY)  ## run all tests that need no browser
 	@$(BIN)/python -m pytest -q -m "not browser and not site" $(PYTEST)
@@ -52,7 +59,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "$(PYTHON) is older than Python 3.11; set PYTHON=/path/to/a/newer/python3."; exit 2; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 		echo "$(PYTHON) has no venv module. On Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
-	@echo "Setting up $(VENV): two to three minutes, 2.2 GB."
+	@echo "Setting up $(VENV): two to three minutes, 2.3 GB."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
