@@ -227,7 +227,7 @@ def examine(identifier: str, *answers: Any, seed: int | None = None) -> Result:
     seed = int(seed)
     token = _names.set(tuple(zip(answers, entry.answers, strict=True)))
     try:
-        with _own_state(seed):
+        with own_state(seed):
             entry.function(torch.Generator().manual_seed(seed), *answers)
     except Failed as failure:
         return Result(False, _sentence(str(failure)))
@@ -235,16 +235,14 @@ def examine(identifier: str, *answers: Any, seed: int | None = None) -> Result:
         raise
     except BaseException as error:
         # The answer is such that the check cannot even look at it.
-        return Result(
-            False, f"The check cannot make sense of this answer: {_error_in_words(error)}"
-        )
+        return Result(False, f"The check cannot make sense of this answer: {error_in_words(error)}")
     finally:
         _names.reset(token)
     return Result(True, f"{PASSED}.")
 
 
 @contextmanager
-def _own_state(seed: int) -> Iterator[None]:
+def own_state(seed: int) -> Iterator[None]:
     """Global state that answers use or change, set from `seed` and put back afterwards.
 
     Only devices that are already in use are touched: asking CUDA for its state would start it.
@@ -349,7 +347,7 @@ def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         detail = _first_line(error)
         raise Failed(f"{call} is not written yet" + (f": {detail}" if detail else "")) from None
     except BaseException as error:
-        raise Failed(f"{call} raised {_error_in_words(error, function)}") from None
+        raise Failed(f"{call} raised {error_in_words(error, function)}") from None
     before, after = [*args, *kwargs.values()], [*copies, *named.values()]
     for label, old, new in zip(shown, before, after, strict=True):
         if not _same(old, new):
@@ -647,7 +645,7 @@ def _first_line(error: BaseException) -> str:
     return line if len(line) <= 160 else line[:157] + "…"
 
 
-def _error_in_words(error: BaseException, function: Callable[..., Any] | None = None) -> str:
+def error_in_words(error: BaseException, function: Callable[..., Any] | None = None) -> str:
     """Kind and first line of an exception, and the line of the answer that it came from."""
     detail = _first_line(error)
     words = type(error).__name__ + (f": {detail}" if detail else "")
