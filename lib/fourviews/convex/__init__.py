@@ -8,8 +8,6 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
-from .fista import fista
-from .frank_wolfe import frank_wolfe
 from .losses import CrossEntropy, Squared
 from .mlp import MLP
 from .network import MLPNetwork, TwoLayerNetwork
@@ -17,8 +15,7 @@ from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .problem import Problem
 from .reference import reference
 from .solution import Solution
-from .solve import solve
-from .splitting import splitting
+from .solvers import fista, frank_wolfe, newton, solve, splitting
 from .weight_map import from_network
 
 __all__ = [
@@ -36,6 +33,7 @@ __all__ = [
     "frank_wolfe",
     "from_network",
     "lower_bound",
+    "newton",
     "nuclear_norm",
     "project_cone",
     "quasi_nuclear_norm",

@@ -89,17 +89,43 @@ class MLP(Problem):
     def gram_size(self) -> int:
         return self.loss.target.numel() // self.n_outputs
 
-    def gram(self) -> Float[Tensor, "N N"]:
-        r""":math:`(XX^\top) \circ (MM^\top)` with the masks M, rows × gates, averaged over tokens
-        when pooled; the same for every output column."""
+    def gram(
+        self, index: Tensor | None = None, weights: Float[Tensor, "G"] | None = None
+    ) -> Float[Tensor, "N N"]:
+        r""":math:`(XX^\top) \circ (M^\top\operatorname{diag}(w)M)` with the masks M (gates × rows),
+        averaged over tokens when pooled; the same for every output column.
+        """
         rows = self._rows
         G = rows @ rows.T
         if self.masks is not None:
-            G = G * (self.masks.T @ self.masks)
+            masks = self.masks if index is None else self.masks[index]
+            left = masks if weights is None else masks * weights[:, None]
+            G = G * (left.T @ masks)
+        elif weights is not None:
+            G = G * weights[0]
         if self.pool == "mean":
             n, s = self.X.shape[:2]
             G = G.view(n, s, n, s).mean(dim=(1, 3))
         return G
+
+    def block_predictions(
+        self, Z: Float[Tensor, "G d"], index: Tensor
+    ) -> Float[Tensor, "G n *s"]:
+        output = self.first_layer(Z)
+        if self.masks is not None:
+            output = output * self.masks[index]
+        output = output.reshape(len(Z), *self.X.shape[:-1])
+        return output.mean(dim=2) if self.pool == "mean" else output
+
+    def block_norm_bounds(self) -> Float[Tensor, "G"]:
+        r""":math:`\|D_jX\|_F`, and :math:`\|X\|_2` where that is less."""
+        rows = self._rows
+        lengths = rows.square().sum(dim=1)
+        whole = torch.linalg.matrix_norm(rows, 2).square()
+        each = lengths.sum()[None] if self.masks is None else self.masks @ lengths
+        bound = torch.minimum(each, whole).sqrt() * (1 + 1e-9)
+        # The mean over s tokens is a map of norm 1/sqrt(s).
+        return bound / self.X.shape[1] ** 0.5 if self.pool == "mean" else bound
 
     def _portions(self, count: int) -> list[slice]:
         size = max(1, _PORTION // max(1, len(self._rows) * self.n_outputs))

@@ -175,19 +175,43 @@ class Problem(abc.ABC):
             )
         return self.lifted_adjoint(self._spread(R), self.masks).reshape(self.coefficient_shape)
 
-    def gram(self) -> Float[Tensor, "N N"]:
+    def gram(
+        self, index: Tensor | None = None, weights: Float[Tensor, "G"] | None = None
+    ) -> Float[Tensor, "N N"]:
         r"""Matrix of AA*, here one column a prediction; heads with structure override it.
 
-        A head whose map treats the output columns alike may return the smaller matrix that
-        acts on each column.
+        With ``index`` (block numbers) and ``weights``: :math:`\sum_j w_jA_jA_j^*` over those
+        blocks.  A head whose map treats the output columns alike may return the smaller matrix
+        that acts on each column.
         """
         like = self.loss.target
+        masks = self.masks if self.masks is None or index is None else self.masks[index]
         columns = []
         for i in range(like.numel()):
             unit = torch.zeros(like.numel(), dtype=like.dtype, device=like.device)
             unit[i] = 1.0
-            columns.append(self.forward(self.adjoint(unit.reshape(like.shape))).ravel())
+            Z = self.lifted_adjoint(self._spread(unit.reshape(like.shape)), masks)
+            if weights is not None:
+                Z = Z * weights[:, None, None]
+            columns.append(self._pooled(self.lifted(Z, masks)).ravel())
         return torch.stack(columns, dim=1)
+
+    def block_predictions(
+        self, Z: Float[Tensor, "G p"], index: Tensor
+    ) -> Float[Tensor, "G n *s"]:
+        """Each block's own predictions, one output column; heads with structure override it."""
+        masks = [None] * len(Z) if self.masks is None else self.masks[index].unsqueeze(1)
+        return torch.stack(
+            [
+                self._pooled(self.lifted(z[None, :, None], mask))[..., 0]
+                for z, mask in zip(Z, masks, strict=True)
+            ]
+        )
+
+    def block_norm_bounds(self) -> Float[Tensor, "G"]:
+        r"""Upper bounds on :math:`\|A_j\|`; infinite (no bound) unless a head knows better."""
+        count = 1 if self.masks is None else len(self.masks)
+        return torch.full((count,), float("inf"), dtype=self.X.dtype, device=self.X.device)
 
     @property
     def gram_size(self) -> int:
@@ -252,13 +276,17 @@ class Problem(abc.ABC):
             return min(everywhere, float(self.cone_polars(R).max()) * (1 + 1e-12))
         return min(everywhere, polar_upper_bound(self.adjoint(R)))
 
-    def cone_matrix(self, index: int | np.integer) -> np.ndarray:
-        r"""K = (2D − I)F of one pattern, in float64; F is the effective data matrix."""
+    def effective_matrix(self) -> np.ndarray:
+        r"""F with pre-activations Fu, rows × p, in float64."""
         if not hasattr(self, "_effective"):
             eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)
             self._effective = self.first_layer(eye).T.detach().cpu().double().numpy()
+        return self._effective
+
+    def cone_matrix(self, index: int | np.integer) -> np.ndarray:
+        r"""K = (2D − I)F of one pattern, in float64; F is the effective data matrix."""
         signs = 2.0 * self.masks[index].detach().cpu().double().numpy() - 1.0
-        return signs[:, None] * self._effective
+        return signs[:, None] * self.effective_matrix()
 
     def cone_polars(self, R: Float[Tensor, "n *s c"], *, floor: float = 0.0) -> np.ndarray:
         r"""For one column: length of the projection of ±A_j*(R) onto each cone, (2, P).

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from .corrective import fully_corrective
+from ..problem import Problem, _is_integer, _is_number, _one_of
+from ..solution import Solution
 from .fista import fista
 from .frank_wolfe import frank_wolfe
-from .problem import Problem, _is_integer, _is_number, _one_of
-from .relu import relu_bounds, relu_on_cones
-from .solution import Solution
+from .relu_corrective import fully_corrective
+from .relu_splitting import relu_bounds, relu_on_cones
 from .splitting import LARGEST_GRAM, splitting
 
 __all__ = ["solve"]

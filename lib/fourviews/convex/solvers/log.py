@@ -9,9 +9,9 @@ from torch import Tensor
 
 from fourviews.display import progress as progress_bar
 
-from .certificates import lower_bound, relative_gap
-from .problem import Problem
-from .solution import Record, Solution, objective_at_zero
+from ..certificates import lower_bound, relative_gap
+from ..problem import Problem
+from ..solution import Record, Solution, objective_at_zero
 
 __all__ = ["Log"]
 
@@ -63,6 +63,10 @@ class Log:
         """
         if not (self.due(iteration) or iteration in (0, self.total)):
             return False
+        return self.note(iteration, Z, prediction)
+
+    def note(self, iteration: int, Z: Tensor, prediction: Tensor | None = None) -> bool:
+        """As :meth:`check`, whether a check is due or not."""
         stored = Z.to(self.problem.X.dtype)
         exact = stored.double()
         own = self.exact.forward(exact)

@@ -7,16 +7,16 @@ import torch
 from scipy.optimize import minimize
 from torch import Tensor
 
-from .cones import _project, cone_decomposition
-from .corrective import relu_solution
+from ..cones import _project, cone_decomposition
+from ..network import balanced_factors
+from ..problem import Problem
+from ..solution import Neurons, Solution, neurons_from_parts
 from .fista import fista
 from .log import Log
-from .network import balanced_factors
-from .problem import Problem
-from .solution import Neurons, Solution, neurons_from_parts
+from .relu_corrective import relu_solution
 from .splitting import iterate, splitting
 
-__all__ = ["relu_bounds", "relu_on_cones"]
+__all__ = ["descend", "relu_bounds", "relu_on_cones"]
 
 
 class ConeModel:
@@ -80,7 +80,7 @@ def relu_on_cones(
     every neuron and is loose.
 
     Neighbouring cones share faces, which makes this slow where beta is small: :func:`solve`
-    prefers :func:`~fourviews.convex.corrective.fully_corrective`.
+    prefers :func:`~fourviews.convex.solvers.relu_corrective.fully_corrective`.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     log = Log(exact, tol, "ReLU", max_iterations, progress)
@@ -136,7 +136,7 @@ def relu_bounds(
         log.record(0, zero, log.at_zero, torch.zeros_like(exact.loss.target))
         split = _split(exact, gated.coefficients)
         # Descent may leave the listed patterns; only the full list has a block for every neuron.
-        candidates = (split, _descend(exact, split)) if exact.all_patterns else (split,)
+        candidates = (split, descend(exact, split)) if exact.all_patterns else (split,)
         for iteration, units in enumerate(candidates, start=1):
             network = exact.hidden_layers(units.first, units.second, None)
             log.record(
@@ -168,7 +168,7 @@ def _split(problem: Problem, Z: Tensor) -> Neurons:
     )
 
 
-def _descend(problem: Problem, units: Neurons) -> Neurons:
+def descend(problem: Problem, units: Neurons) -> Neurons:
     """Local descent (L-BFGS) on the ReLU network from these neurons."""
     m, p = units.first.shape
     if m == 0:

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..losses import CrossEntropy, Squared
+from ..norms import spectral_norm
+from ..problem import Problem
+from ..solution import Solution, objective_at_zero
 from .log import Log
-from .losses import CrossEntropy, Squared
-from .norms import spectral_norm
-from .problem import Problem
-from .solution import Solution, objective_at_zero
 
 __all__ = ["frank_wolfe"]
 

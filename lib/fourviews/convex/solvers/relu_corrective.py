@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .cones import _least_distance, _project
+from ..cones import _least_distance, _project
+from ..problem import Problem
+from ..solution import Neurons, Solution, neurons_from_parts
 from .log import Log
-from .problem import Problem
-from .solution import Neurons, Solution, neurons_from_parts
 
 __all__ = ["fully_corrective", "relu_solution"]
 

@@ -8,11 +8,11 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from .least_squares import least_squares_coefficients
+from ..least_squares import least_squares_coefficients
+from ..losses import Squared
+from ..problem import Problem
+from ..solution import Solution
 from .log import Log
-from .losses import Squared
-from .problem import Problem
-from .solution import Solution
 
 __all__ = ["fista"]
 

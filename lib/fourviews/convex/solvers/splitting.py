@@ -9,12 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..least_squares import least_squares_coefficients
+from ..losses import Squared
+from ..problem import Problem
+from ..solution import Solution
 from .fista import Composite
-from .least_squares import least_squares_coefficients
 from .log import Log
-from .losses import Squared
-from .problem import Problem
-from .solution import Solution
 
 __all__ = ["splitting"]
 

@@ -1,0 +1,9 @@
+"""Solvers: one method a file, each by name and all behind :func:`solve`."""
+
+from .fista import fista
+from .frank_wolfe import frank_wolfe
+from .newton import newton
+from .solve import solve
+from .splitting import splitting
+
+__all__ = ["fista", "frank_wolfe", "newton", "solve", "splitting"]

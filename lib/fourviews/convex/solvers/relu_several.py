@@ -1,0 +1,152 @@
+r"""Fully corrective conditional gradient over ReLU neurons, for several output columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..certificates import relative_gap
+from ..faces import ConeFaces
+from ..problem import Problem
+from ..solution import Neurons, Solution, objective_at_zero
+from .fista import iterate
+from .log import Log
+from .relu_corrective import relu_solution
+from .relu_splitting import descend
+
+__all__ = ["relu_neurons"]
+
+# Most neurons that join in one round, and rounds without progress before giving up.
+_BATCH = 30
+_PATIENCE = 20
+
+
+class _OverNeurons:
+    r"""The program over given neurons: :math:`\min_V L(\sum_kA_{j(k)}(u_kv_k^\top)) + \beta\sum_k\|v_k\|`.
+
+    The variable holds one row :math:`v_k` for each unit vector :math:`u_k`.
+    """
+
+    def __init__(self, problem: Problem, units: Float[Tensor, "m p"]):
+        self.problem, self.loss, self.units = problem, problem.loss, units
+        self.masks = (problem.first_layer(units) >= 0).to(units.dtype)
+
+    def forward(self, V: Float[Tensor, "m q"]) -> Tensor:
+        return self.problem._pooled(
+            self.problem.lifted(self.units[:, :, None] * V[:, None, :], self.masks)
+        )
+
+    def adjoint(self, R: Tensor) -> Float[Tensor, "m q"]:
+        blocks = self.problem.lifted_adjoint(self.problem._spread(R), self.masks)
+        return torch.einsum("mp,mpq->mq", self.units, blocks)
+
+    def prox(self, V: Tensor, step: float) -> Tensor:
+        size = torch.linalg.vector_norm(V, dim=1, keepdim=True)
+        shrunk = (size - step * self.problem.beta).clamp_min(0)
+        return V * (shrunk / size.clamp_min(torch.finfo(V.dtype).tiny))
+
+    def solve(self, V: Tensor, tol: float) -> Tensor:
+        """Minimiser over these neurons to a relative gap of ``tol``, from V."""
+        beta, at_zero = self.problem.beta, objective_at_zero(self.problem)
+        best, best_value, bound = V, float("inf"), 0.0
+
+        def check(iteration: int, W: Tensor, F: Tensor) -> bool:
+            nonlocal best, best_value, bound
+            if iteration % 10:
+                return False
+            own = self.forward(W)
+            value = float(
+                self.loss.value(own) + beta * torch.linalg.vector_norm(W, dim=1).sum()
+            )
+            if value < best_value:
+                best, best_value = W, value
+            residual = self.loss.gradient(own)
+            polar = float(torch.linalg.vector_norm(self.adjoint(residual), dim=1).max())
+            bound = max(bound, self.loss.dual_bound(residual, beta / max(polar, 1e-300)))
+            return relative_gap(best_value, bound, at_zero) <= tol
+
+        iterate(self, V, max_iterations=2000, check=check)
+        return best
+
+
+def relu_neurons(
+    problem: Problem,
+    *,
+    tol: float = 1e-6,
+    max_iterations: int = 200,
+    progress: bool | None = None,
+) -> Solution:
+    r"""ReLU with several output columns, to optimality where all cells are listed.
+
+    .. math:: \min\; L\Big(\sum_k (Fu_k)_+v_k^\top\Big) + \beta\sum_k\|v_k\|,\qquad \|u_k\| = 1
+
+    over any number of neurons is the program (5) of Sahiner et al. (2022) (F: effective data
+    matrix).  A round solves it over the neurons found so far, improves them by local descent on the
+    network, and solves again; then each cell contributes its most violated neuron, the maximiser of
+    :math:`\|M_j^\top u\|` over its cone for the gradient's block :math:`M_j`, found by
+    :class:`~fourviews.convex.faces.ConeFaces`.  The largest of these maxima also gives the
+    lower bound.  What is NP-hard in general is done here by enumeration: the work grows with the
+    number of cells and of their faces, both exponential in the rank of F and polynomial in N.
+
+    Parameters
+    ----------
+    problem : Problem with activation "relu", all patterns listed, beta > 0
+    tol, max_iterations, progress
+        As for :func:`solve`; an iteration is a round.
+
+    Raises
+    ------
+    MemoryError
+        If there are too many faces; :func:`solve` then takes a relaxation.
+    """
+    exact = problem.to(torch.float64).on(torch.device("cpu"))
+    faces = ConeFaces(exact.effective_matrix(), exact.masks.numpy() > 0)
+    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=_PATIENCE)
+    p, q = exact.block_shape
+    units, V = torch.zeros(0, p, dtype=torch.float64), torch.zeros(0, q, dtype=torch.float64)
+    iteration = 0
+    try:
+        for iteration in range(max_iterations + 1):
+            neurons = _balanced(exact, units, V)
+            network = exact.hidden_layers(neurons.first, neurons.second, None)
+            with torch.no_grad():
+                prediction = network(exact.X)
+            blocks = exact.adjoint(exact.loss.gradient(prediction)).numpy()
+            polars, directions = faces.polars(blocks, floor=exact.beta)
+            polar = float(polars.max(initial=0.0))
+            objective = exact.network_objective(network)
+            if log.record(iteration, neurons, objective, prediction, polar=polar):
+                break
+            order = np.argsort(-polars, kind="stable")[:_BATCH]
+            order = order[polars[order] > exact.beta]
+            order = order[np.abs(directions[order]).sum(axis=1) > 0]
+            if not len(order) or iteration == max_iterations:
+                break
+            new = torch.from_numpy(directions[order])
+            accuracy = max(0.1 * tol, 1e-2 * min(1.0, log.gap) ** 1.5)
+            units, V = _over(exact, torch.cat([units, new]), V, accuracy)
+            improved = descend(exact, _balanced(exact, units, V))
+            lengths = torch.linalg.vector_norm(improved.first, dim=1, keepdim=True)
+            units = torch.cat([units, improved.first / lengths])
+            V = torch.cat([torch.zeros_like(V), improved.second * lengths])
+            units, V = _over(exact, units, V, accuracy)
+    finally:
+        log.close()
+    return relu_solution(problem, log, tol, iteration, "fully corrective")
+
+
+def _over(problem: Problem, units: Tensor, V: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+    """Neurons that the program over ``units`` uses; rows that V lacks start at zero."""
+    start = torch.zeros(len(units), problem.block_shape[1], dtype=torch.float64)
+    start[: len(V)] = V
+    V = _OverNeurons(problem, units).solve(start, tol)
+    size = torch.linalg.vector_norm(V, dim=1)
+    used = size > 1e-10 * size.max()
+    return units[used], V[used]
+
+
+def _balanced(problem: Problem, units: Tensor, V: Tensor) -> Neurons:
+    root = torch.linalg.vector_norm(V, dim=1, keepdim=True).sqrt()
+    return Neurons(units * root, V / root, problem.pattern_of(units))
