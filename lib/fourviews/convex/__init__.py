@@ -15,7 +15,7 @@ from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .problem import Problem
 from .reference import reference
 from .solution import Solution
-from .solvers import fista, frank_wolfe, newton, solve, splitting
+from .solvers import factored, fista, frank_wolfe, newton, solve, splitting
 from .weight_map import from_network
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "arrangement_bound",
     "arrangements",
     "cone_decomposition",
+    "factored",
     "fista",
     "frank_wolfe",
     "from_network",

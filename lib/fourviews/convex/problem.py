@@ -228,6 +228,45 @@ class Problem(abc.ABC):
         tokens = self.X.shape[1]
         return (R / tokens).unsqueeze(1).expand(-1, tokens, -1)
 
+    # Units: rank-one coefficients, never multiplied out ---------------------------------------
+
+    def _units(self, first: Tensor, second: Tensor, block: Tensor) -> TwoLayerNetwork:
+        gates = None if self.gates is None or self.cones else self.gates.flatten(1)[block]
+        return self.hidden_layers(first, second, gates)
+
+    def units_forward(
+        self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
+    ) -> Float[Tensor, "n *s c"]:
+        r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units."""
+        with torch.no_grad():
+            return self._units(first, second, block)(self.X)
+
+    def units_first_gradient(
+        self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
+    ) -> Float[Tensor, "m p"]:
+        r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight."""
+        network = self._units(second.new_zeros(len(second), self.block_shape[0]), second, block)
+        return torch.autograd.grad((network(self.X) * R).sum(), network.first)[0]
+
+    def units_second_gradient(
+        self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
+    ) -> Float[Tensor, "m q"]:
+        r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit."""
+        network = self._units(first, first.new_zeros(len(first), self.block_shape[1]), block)
+        return torch.autograd.grad((network(self.X) * R).sum(), network.second)[0]
+
+    def part(self, samples: slice) -> Problem:
+        """The problem on some of the samples: its loss and map are terms of this one's."""
+        twin = copy.copy(self)
+        twin.__dict__.pop("_effective", None)
+        twin.X = self.X[samples]
+        twin.loss = type(self.loss)(self.loss.target[samples])
+        if self.masks is not None:
+            rows = self.masks.shape[1] // len(self.X)
+            start, stop, _ = samples.indices(len(self.X))
+            twin.masks = self.masks[:, start * rows : stop * rows]
+        return twin
+
     # Objective, norm and polar -------------------------------------------------------------
 
     @property

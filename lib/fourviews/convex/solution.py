@@ -73,11 +73,12 @@ class Solution:
     history : list of Record
         Best objective and lower bound at each check.
     neurons : Neurons or None
-        For ReLU: the units that realise the objective (the coefficients alone do not fix them).
+        For ReLU the units that realise the objective (the coefficients alone do not fix them);
+        for the factored solver its units.
     """
 
     problem: Problem
-    coefficients: Float[Tensor, "*G p q"]
+    _coefficients: Float[Tensor, "*G p q"] | None = field(repr=False)
     objective: float
     lower_bound: float
     tol: float
@@ -85,6 +86,16 @@ class Solution:
     method: str
     history: list[Record] = field(repr=False)
     neurons: Neurons | None = field(default=None, repr=False)
+
+    @property
+    def coefficients(self) -> Float[Tensor, "*G p q"]:
+        """The matrix Z; multiplied out from the units on first use if a solver keeps only those."""
+        if self._coefficients is None:
+            units, shape = self.neurons, self.problem.coefficient_shape
+            Z = units.first.new_zeros(1 if len(shape) == 2 else shape[0], *shape[-2:])
+            products = torch.einsum("mp,mq->mpq", units.first, units.second)
+            self._coefficients = Z.index_add_(0, units.block, products).reshape(shape)
+        return self._coefficients
 
     @property
     def relative_gap(self) -> float:
@@ -113,7 +124,7 @@ class Solution:
         ----------
         tolerance : float, optional
             Drop units with singular value up to this times the largest.  Default: rounding,
-            which keeps the objective.
+            which keeps the objective.  Where the solver worked with units, those are returned.
 
         Returns
         -------
@@ -121,7 +132,7 @@ class Solution:
         """
         problem = self.problem
         if self.neurons is not None:
-            return problem.hidden_layers(self.neurons.first, self.neurons.second, None)
+            return problem._units(*self.neurons)
         if tolerance is None:
             tolerance = torch.finfo(self.coefficients.dtype).eps
         blocks = self.coefficients.reshape(-1, *problem.block_shape)
