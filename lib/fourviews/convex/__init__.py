@@ -12,6 +12,7 @@ from .losses import CrossEntropy, Squared
 from .mlp import MLP
 from .network import MLPNetwork, TwoLayerNetwork
 from .norms import nuclear_norm, singular_value_threshold, spectral_norm
+from .path import largest_beta, regularization_path
 from .problem import Problem
 from .reference import reference
 from .solution import Solution
@@ -33,12 +34,14 @@ __all__ = [
     "fista",
     "frank_wolfe",
     "from_network",
+    "largest_beta",
     "lower_bound",
     "newton",
     "nuclear_norm",
     "project_cone",
     "quasi_nuclear_norm",
     "reference",
+    "regularization_path",
     "singular_value_threshold",
     "solve",
     "spectral_norm",

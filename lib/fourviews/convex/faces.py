@@ -14,7 +14,7 @@ import itertools
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["ConeFaces"]
+__all__ = ["ConeFaces", "TooManyFaces"]
 
 # Hyperplanes closer than this in direction are one, as in `arrangements`.
 _SAME_DIRECTION = 1e-9
@@ -22,6 +22,10 @@ _SAME_DIRECTION = 1e-9
 _FEASIBLE = 1e-7
 # Eigenvalues closer than this, relative to the largest, may have turned their vectors.
 _CLUSTER = 1e-6
+
+
+class TooManyFaces(ValueError):
+    """An arrangement has more candidates for faces than can be gone through."""
 
 
 class ConeFaces:
@@ -45,7 +49,7 @@ class ConeFaces:
 
     Raises
     ------
-    MemoryError
+    TooManyFaces
         If the cells have more than ``most`` candidates for faces.
     """
 
@@ -79,7 +83,7 @@ class ConeFaces:
                 for chosen in itertools.combinations(hyperplanes.tolist(), codimension):
                     pairs.append((cell, numbers.setdefault(chosen, len(numbers))))
                 if total + len(pairs) > most:
-                    raise MemoryError(f"the cells have more than {most:,} candidates for faces")
+                    raise TooManyFaces(f"the cells have more than {most:,} candidates for faces")
             total += len(pairs)
             normals = self.rows[np.array(list(numbers), dtype=int).reshape(len(numbers), -1)]
             if codimension == 0:
@@ -128,8 +132,13 @@ class ConeFaces:
                 inner = (u @ self.rows.T) * self.signs[cells[candidate]]
                 for side in (1.0, -1.0):
                     feasible = (side * inner).min(axis=1, initial=np.inf) >= -_FEASIBLE
-                    _raise(attained, direction, cells[candidate[feasible]],
-                           value[candidate[feasible]], side * u[feasible])
+                    _raise(
+                        attained,
+                        direction,
+                        cells[candidate[feasible]],
+                        value[candidate[feasible]],
+                        side * u[feasible],
+                    )
                 # What cannot be decided counts for the bound, never as a direction.
                 sure = candidate[clustered[candidate, k]]
                 np.maximum.at(best, cells[sure], value[sure])
@@ -147,9 +156,7 @@ def _raise(attained, direction, cells, values, vectors) -> None:
     direction[cells[better]] = vectors[better]
 
 
-def _facets(
-    rows: Float[np.ndarray, "N r"], on: Bool[np.ndarray, "P N"]
-) -> list[np.ndarray]:
+def _facets(rows: Float[np.ndarray, "N r"], on: Bool[np.ndarray, "P N"]) -> list[np.ndarray]:
     """For each cell one row of every hyperplane that bounds it.
 
     A hyperplane bounds a cell exactly if another cell has the same pattern but for its rows.

@@ -108,9 +108,7 @@ class MLP(Problem):
             G = G.view(n, s, n, s).mean(dim=(1, 3))
         return G
 
-    def block_predictions(
-        self, Z: Float[Tensor, "G d"], index: Tensor
-    ) -> Float[Tensor, "G n *s"]:
+    def block_predictions(self, Z: Float[Tensor, "G d"], index: Tensor) -> Float[Tensor, "G n *s"]:
         output = self.first_layer(Z)
         if self.masks is not None:
             output = output * self.masks[index]

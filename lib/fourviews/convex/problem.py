@@ -196,9 +196,7 @@ class Problem(abc.ABC):
             columns.append(self._pooled(self.lifted(Z, masks)).ravel())
         return torch.stack(columns, dim=1)
 
-    def block_predictions(
-        self, Z: Float[Tensor, "G p"], index: Tensor
-    ) -> Float[Tensor, "G n *s"]:
+    def block_predictions(self, Z: Float[Tensor, "G p"], index: Tensor) -> Float[Tensor, "G n *s"]:
         """Each block's own predictions, one output column; heads with structure override it."""
         masks = [None] * len(Z) if self.masks is None else self.masks[index].unsqueeze(1)
         return torch.stack(
@@ -364,6 +362,14 @@ class Problem(abc.ABC):
         twin.loss = type(self.loss)(self.loss.target.to(device))
         twin.gates = None if self.gates is None else self.gates.to(device)
         twin.masks = None if self.masks is None else self.masks.to(device)
+        return twin
+
+    def with_beta(self, beta: float) -> Problem:
+        """The same problem with another regularisation, a finite number >= 0."""
+        if not (_is_number(beta) and 0 <= beta < float("inf")):
+            raise ValueError(f"beta must be a finite number >= 0, got {beta!r}")
+        twin = copy.copy(self)
+        twin.beta = float(beta)
         return twin
 
     def gated_relaxation(self) -> Problem:

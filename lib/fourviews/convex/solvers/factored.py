@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from scipy.optimize import minimize
 from torch import Tensor
 
@@ -100,8 +99,15 @@ def factored(
     stored = Neurons(units.first.to(problem.X), units.second.to(problem.X), units.block)
     objective = model.objective(stored, model.predict(stored))
     return Solution(
-        problem, None, objective, min(log.bound, objective), tol, iteration, "factored",
-        log.history, stored,
+        problem,
+        None,
+        objective,
+        min(log.bound, objective),
+        tol,
+        iteration,
+        "factored",
+        log.history,
+        stored,
     )
 
 
@@ -132,7 +138,9 @@ class _Factors:
     def predict(self, units: Neurons) -> Tensor:
         output = torch.empty_like(self.loss.target)
         for part, data in self.parts():
-            output[part] = data.units_forward(units.first.double(), units.second.double(), units.block)
+            output[part] = data.units_forward(
+                units.first.double(), units.second.double(), units.block
+            )
         return output
 
     def objective(self, units: Neurons, prediction: Tensor) -> float:

@@ -57,9 +57,7 @@ class _OverNeurons:
             if iteration % 10:
                 return False
             own = self.forward(W)
-            value = float(
-                self.loss.value(own) + beta * torch.linalg.vector_norm(W, dim=1).sum()
-            )
+            value = float(self.loss.value(own) + beta * torch.linalg.vector_norm(W, dim=1).sum())
             if value < best_value:
                 best, best_value = W, value
             residual = self.loss.gradient(own)
@@ -98,7 +96,7 @@ def relu_neurons(
 
     Raises
     ------
-    MemoryError
+    TooManyFaces
         If there are too many faces; :func:`solve` then takes a relaxation.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))

@@ -6,17 +6,30 @@ from typing import Any
 
 import torch
 
+from ..faces import TooManyFaces
 from ..problem import Problem, _is_integer, _is_number, _one_of
 from ..solution import Solution
+from .factored import factored
 from .fista import fista
 from .frank_wolfe import frank_wolfe
+from .newton import newton
 from .relu_corrective import fully_corrective
+from .relu_several import relu_neurons
 from .relu_splitting import relu_bounds, relu_on_cones
 from .splitting import LARGEST_GRAM, splitting
 
 __all__ = ["solve"]
 
-METHODS = ("auto", "fista", "frank_wolfe", "splitting")
+NAMED = {
+    "factored": factored,
+    "fista": fista,
+    "frank_wolfe": frank_wolfe,
+    "newton": newton,
+    "splitting": splitting,
+}
+METHODS = ("auto", *NAMED)
+# Beyond this many rows a Newton step, which factors a matrix of that side, is too dear.
+_LARGEST_HESSIAN = 8000
 
 
 def solve(
@@ -30,23 +43,31 @@ def solve(
 ) -> Solution:
     r"""Solve a convex program and certify the result.
 
-    ==============  ===================================  ======================================
-    activation      method                               what the lower bound rests on
-    ==============  ===================================  ======================================
-    linear, gated   ``"splitting"`` (auto for squared    spectral norms of A*(R): closes
-                    loss, and for float32, up to
-                    2000 rows), ``"fista"`` (auto
-                    otherwise),
-                    ``"frank_wolfe"``
-    relu, 1 column  fully corrective (auto),             projections onto all cones: closes;
-                    ``"splitting"`` on cones             with ``gates`` or ``n_gates`` a bound
-                                                         for every neuron: may stay open
-    relu, several   relaxation and descent (auto)        gated problem on all patterns: may
-                                                         stay open
-    ==============  ===================================  ======================================
+    ==============  =========================================  =============================
+    activation      method                                     what the lower bound rests on
+    ==============  =========================================  =============================
+    linear, gated   ``"newton"``: squared loss, one column     spectral norms of A*(R):
+                    (auto there, up to 8000 rows)              closes
+                    ``"splitting"``: any loss (auto for
+                    squared, and for float32, up to 2000
+                    rows)
+                    ``"fista"``: any loss (auto otherwise)
+                    ``"frank_wolfe"``: any loss
+                    ``"factored"``: any loss, when Z is too
+                    large
+    relu, 1 column  fully corrective (auto)                    projections onto all cones:
+                    ``"splitting"`` on cones                   closes; with ``gates`` or
+                                                               ``n_gates`` a bound for every
+                                                               neuron: may stay open
+    relu, several   fully corrective (auto), while the cells'  exact polars of all cones:
+                    faces can be listed                        closes
+                    relaxation and descent (auto beyond)       gated problem on all patterns,
+                                                               or a bound for every neuron:
+                                                               may stay open
+    ==============  =========================================  =============================
 
-    ReLU with several columns, or with ``beta=0``, always takes relaxation and descent, also under
-    ``method="splitting"``.
+    ReLU with ``beta=0`` takes relaxation and descent: without regularisation the cones cost
+    nothing.
 
     Parameters
     ----------
@@ -54,12 +75,13 @@ def solve(
     tol : float
         Relative gap at which to stop.  FISTA and Frank–Wolfe work in the input's precision: in float32
         they reach about 1e-4 and stop when the gap no longer shrinks.
-    method : {"auto", "splitting", "fista", "frank_wolfe"}
+    method : {"auto", "factored", "fista", "frank_wolfe", "newton", "splitting"}
     max_iterations : int
     progress : bool, optional
         Show a progress bar; by default only when the solve takes more than a second.
     **options
-        Passed to the method, such as ``start`` (FISTA) or ``step`` (Frank–Wolfe).
+        Passed to the method, such as ``start`` (FISTA, Newton, splitting), ``step``
+        (Frank–Wolfe) or ``shard`` (factored).
 
     Returns
     -------
@@ -84,16 +106,33 @@ def solve(
     if problem.cones:
         if method not in ("auto", "splitting"):
             raise ValueError(f'method {method!r} solves "linear" and "gated_relu", not "relu"')
-        # Without regularisation the cones cost nothing: the relaxation is exact.
-        if problem.block_shape[1] > 1 or problem.beta == 0:
-            return relu_bounds(problem, **common)
-        return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
+        return _relu(problem, method, common)
     if method == "auto":
-        # Splitting pays for its decomposition where the loss is as curved as its bound says;
-        # cross-entropy flattens out, and FISTA is several times faster.  In float32 FISTA
-        # stops at about 1e-4, while splitting works in float64 inside.
-        curved = problem.loss.name == "squared" or problem.X.dtype == torch.float32
-        method = "splitting" if curved and problem.gram_size <= LARGEST_GRAM else "fista"
-    return {"splitting": splitting, "fista": fista, "frank_wolfe": frank_wolfe}[method](
-        problem, **common
-    )
+        method = _choice(problem)
+    return NAMED[method](problem, **common)
+
+
+def _choice(problem: Problem) -> str:
+    squared = problem.loss.name == "squared"
+    if squared and problem.block_shape[1] == 1 and problem.beta > 0:
+        if problem.gram_size <= _LARGEST_HESSIAN:
+            return "newton"
+    # Splitting pays for its decomposition where the loss is as curved as its bound says;
+    # cross-entropy flattens out, and FISTA is several times faster.  In float32 FISTA
+    # stops at about 1e-4, while splitting works in float64 inside.
+    curved = squared or problem.X.dtype == torch.float32
+    return "splitting" if curved and problem.gram_size <= LARGEST_GRAM else "fista"
+
+
+def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:
+    # Without regularisation the cones cost nothing: the relaxation is exact.
+    if problem.beta == 0:
+        return relu_bounds(problem, **common)
+    if problem.block_shape[1] == 1:
+        return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
+    if problem.all_patterns:
+        try:
+            return relu_neurons(problem, **common)
+        except TooManyFaces:
+            pass
+    return relu_bounds(problem, **common)
