@@ -15,6 +15,9 @@ __all__ = ["newton"]
 
 # First penalty, in units of 1 / (mean of the Gram operator's diagonal), and its growth a round.
 _FIRST_PENALTY, _GROWTH = 100.0, 10.0
+# Largest penalty, in the same units: rounding in Z − σA*V grows with it.
+_LARGEST_PENALTY = 1e6
+_STALLED = 2  # steps without progress after which a small gradient is taken for rounding
 _MOST_STEPS = 60  # Newton steps a round; a handful is usual
 _SUFFICIENT = 1e-4  # Armijo
 
@@ -125,7 +128,8 @@ def _rounds(problem: Problem, Z: Tensor, log: Log, max_iterations: int) -> int:
     image = blocks.adjoint(V)
     steps, gap = 0, min(1.0, log.gap)
     while steps < max_iterations:
-        tau = sigma * beta
+        tau, least, stalled = sigma * beta, float("inf"), 0
+        steps += 1  # a round counts even if it begins at its minimum
         for _ in range(_MOST_STEPS):
             x = Z - sigma * image
             size = torch.linalg.vector_norm(x, dim=1)
@@ -134,8 +138,13 @@ def _rounds(problem: Problem, Z: Tensor, log: Log, max_iterations: int) -> int:
             new = (1 - share)[:, None] * x[on]
             F = _predict(problem, new, blocks.index[on])
             gradient = V + Y - F
-            if float(gradient.norm()) <= 0.1 * gap * float(V.norm()) or steps == max_iterations:
+            length = float(gradient.norm())
+            stalled = stalled + 1 if length > 0.5 * least else 0
+            least = min(least, length)
+            if length <= 0.1 * gap * float(V.norm()) or steps >= max_iterations:
                 break
+            if stalled > _STALLED and length <= 1e-6 * float(V.norm()):
+                break  # what is left is rounding
             direction = -_solve(problem, blocks.index[on], x[on], size[on], share, sigma, gradient)
             moved = blocks.adjoint(direction)
             step = _line_search(V, direction, Y, Z, image, moved, sigma, tau, gradient)
@@ -159,7 +168,7 @@ def _rounds(problem: Problem, Z: Tensor, log: Log, max_iterations: int) -> int:
         radius = (2 * max(log.objective - value, 0.0)) ** 0.5 * (1 + 1e-9)
         keep = blocks.screen(scale * own, radius)
         Z, image = Z[keep], image[keep]
-        sigma *= _GROWTH
+        sigma = min(sigma * _GROWTH, _LARGEST_PENALTY / curvature)
     return steps
 
 
@@ -186,7 +195,9 @@ def _solve(
     spikes = problem.block_predictions(x / size[:, None], index).reshape(len(index), -1)
     spikes = spikes * (sigma * share).sqrt()[:, None]
     hessian = hessian.addmm(spikes.T, spikes)
-    hessian.diagonal().add_(1.0)
+    # The second term is below the rounding of the sum; it keeps the factorisation alive.
+    shift = 1.0 + 4 * torch.finfo(hessian.dtype).eps * float(hessian.diagonal().sum())
+    hessian.diagonal().add_(shift)
     factor = torch.linalg.cholesky(hessian)
     return torch.cholesky_solve(right.reshape(-1, 1), factor).reshape(right.shape)
 
