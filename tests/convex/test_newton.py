@@ -21,13 +21,13 @@ def medium(seed=0, n=60, d=5, gates=30, share=0.05, **options):
     return problem.with_beta(share * convex.largest_beta(problem))
 
 
-@pytest.mark.parametrize("share", [0.9, 0.3, 0.03, 1e-3, 1e-5])
+@pytest.mark.parametrize("share, most", [(0.9, 40), (0.3, 40), (0.03, 40), (1e-3, 60), (1e-5, 150)])
 @pytest.mark.parametrize("seed", range(3))
-def test_it_closes_in_few_steps(seed, share):
+def test_it_closes_in_few_steps(seed, share, most):
     problem = medium(seed, share=share)
     solution = convex.newton(problem, tol=1e-9, progress=False)
     assert solution.converged
-    assert convex.newton(problem, tol=1e-6, progress=False).iterations <= 60
+    assert convex.newton(problem, tol=1e-6, progress=False).iterations <= most
     other = convex.splitting(problem, tol=1e-8, progress=False)
     assert solution.objective == pytest.approx(other.objective, rel=1e-7)
 

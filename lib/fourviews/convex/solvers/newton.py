@@ -78,7 +78,7 @@ def newton(
 
     For an MLP the first sum is :math:`(XX^\top)\circ(M^\top\operatorname{diag}(w)M)` with the masks M, so that a
     step costs :math:`O(N^2(d + |J|) + N^3)` and :math:`[D_1X\;\dots\;D_PX]` is never formed.
-    Twenty to forty steps reach a gap of 1e-6.  Blocks that the certificate proves zero leave
+    Twenty to forty steps reach a gap of 1e-6 where beta is not tiny.  Blocks that the certificate proves zero leave
     the run.  Works in float64 whatever the input's precision is.
 
     Parameters
