@@ -31,6 +31,7 @@ def factored(
     shard: int | None = None,
     failure_probability: float = 1e-9,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem on its factors, for sizes where Z is too large.
 
@@ -77,7 +78,7 @@ def factored(
         if not (_is_integer(value) and value >= 1):
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
     model = _Factors(problem, shard or len(problem.X), failure_probability)
-    log = Log(problem, tol, "factored", max_iterations, progress, patience=10)
+    log = Log(problem, tol, "factored", max_iterations, progress, time_limit, patience=10)
     units = model.none()
     iteration = 0
     try:

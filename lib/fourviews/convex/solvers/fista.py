@@ -95,6 +95,7 @@ def fista(
     max_iterations: int = 20_000,
     start: Tensor | None = None,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem by accelerated proximal gradient.
 
@@ -120,7 +121,7 @@ def fista(
     if problem.cones:
         raise ValueError('fista solves "linear" and "gated_relu", got activation="relu"')
     point = problem.first_point(start, problem.X.dtype)
-    log = Log(problem, tol, "FISTA", max_iterations, progress)
+    log = Log(problem, tol, "FISTA", max_iterations, progress, time_limit)
 
     def check(iteration: int, Z: Tensor, F: Tensor) -> bool:
         # Momentum makes F drift by rounding: the certificate takes its own predictions.

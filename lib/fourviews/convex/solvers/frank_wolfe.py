@@ -23,6 +23,7 @@ def frank_wolfe(
     radius: float | None = None,
     step: str = "line_search",
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem with beta > 0 by the conditional-gradient method.
 
@@ -63,7 +64,7 @@ def frank_wolfe(
         raise ValueError(f"radius must be finite and >= 0, got {radius}")
     Z = torch.zeros(problem.coefficient_shape, dtype=problem.X.dtype, device=problem.X.device)
     F, level = problem.forward(Z), 0.0
-    log = Log(problem, tol, "Frank–Wolfe", max_iterations, progress)
+    log = Log(problem, tol, "Frank–Wolfe", max_iterations, progress, time_limit)
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):

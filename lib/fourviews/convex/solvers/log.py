@@ -32,9 +32,11 @@ class Log:
         label: str,
         total: int,
         enabled: bool | None,
+        time_limit: float | None = None,
         patience: int = _PATIENCE,
     ):
         self.patience, self.total = patience, total
+        self.time_limit = float("inf") if time_limit is None else time_limit
         self.problem, self.tol = problem, tol
         self.exact = problem.to(torch.float64)
         self.at_zero = objective_at_zero(problem)
@@ -83,8 +85,9 @@ class Log:
         polar: float | None = None,
         bound: float | None = None,
     ) -> bool:
-        """Note a point; True when the best objective and the best bound are within ``tol``, or when
-        the gap has stopped shrinking, as it does at the limit of the iterates' precision."""
+        """Note a point; True when the best objective and the best bound are within ``tol``, when
+        the gap has stopped shrinking, as it does at the limit of the iterates' precision, or when
+        the time is up."""
         if objective < self.objective:
             self.objective, self.best = objective, point
         if bound is None:
@@ -105,7 +108,8 @@ class Log:
         self.done = iteration
         if gap < 0.99 * self.best_gap:
             self.best_gap, self.best_gap_at = gap, iteration
-        return gap <= self.tol or iteration > 2 * self.best_gap_at + self.patience
+        late = time.perf_counter() - self.started > self.time_limit
+        return gap <= self.tol or late or iteration > 2 * self.best_gap_at + self.patience
 
     @property
     def gap(self) -> float:

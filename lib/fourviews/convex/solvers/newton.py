@@ -54,6 +54,7 @@ def newton(
     max_iterations: int = 20_000,
     start: Tensor | None = None,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem with one output column and squared loss.
 
@@ -102,7 +103,7 @@ def newton(
             f'{problem.block_shape[1]} columns, activation "{problem.activation}"'
         )
     exact = problem.to(torch.float64)
-    log = Log(problem, tol, "Newton", max_iterations, progress)
+    log = Log(problem, tol, "Newton", max_iterations, progress, time_limit)
     point = problem.first_point(start, torch.float64).reshape(-1, *exact.block_shape)[..., 0]
     steps = 0
     try:

@@ -24,6 +24,7 @@ def fully_corrective(
     tol: float = 1e-6,
     max_iterations: int = 1000,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""ReLU with one output column and squared loss, over all listed activation patterns.
 
@@ -44,7 +45,7 @@ def fully_corrective(
         As for :func:`~fourviews.convex.solve`; an iteration is a round.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=_PATIENCE)
+    log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit, patience=_PATIENCE)
     target = exact.loss.target.numpy().ravel()
     scale = float(np.linalg.norm(target)) or 1.0
     size = exact.block_shape[0]

@@ -75,6 +75,7 @@ def relu_neurons(
     tol: float = 1e-6,
     max_iterations: int = 200,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""ReLU with several output columns, to optimality where all cells are listed.
 
@@ -101,7 +102,7 @@ def relu_neurons(
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     faces = ConeFaces(exact.effective_matrix(), exact.masks.numpy() > 0)
-    log = Log(exact, tol, "ReLU", max_iterations, progress, patience=_PATIENCE)
+    log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit, patience=_PATIENCE)
     p, q = exact.block_shape
     units, V = torch.zeros(0, p, dtype=torch.float64), torch.zeros(0, q, dtype=torch.float64)
     iteration = 0

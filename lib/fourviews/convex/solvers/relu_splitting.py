@@ -67,6 +67,7 @@ def relu_on_cones(
     tol: float = 1e-6,
     max_iterations: int = 20_000,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""ReLU with one output column, by splitting with the cone-constrained group prox.
 
@@ -83,7 +84,7 @@ def relu_on_cones(
     prefers :func:`~fourviews.convex.solvers.relu_corrective.fully_corrective`.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    log = Log(exact, tol, "ReLU", max_iterations, progress)
+    log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit)
     model = ConeModel(exact)
 
     def check(iteration: int, V: Tensor, F: Tensor) -> bool:
@@ -109,6 +110,7 @@ def relu_bounds(
     tol: float = 1e-6,
     max_iterations: int = 20_000,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""ReLU with several outputs: an attained objective and a proved lower bound.
 
@@ -122,8 +124,10 @@ def relu_bounds(
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     relaxed = exact.gated_relaxation()
     solver = splitting if relaxed.loss.name == "squared" else fista
-    gated = solver(relaxed, tol=tol, max_iterations=max_iterations, progress=progress)
-    log = Log(exact, tol, "ReLU bounds", 2, progress)
+    gated = solver(
+        relaxed, tol=tol, max_iterations=max_iterations, progress=progress, time_limit=time_limit
+    )
+    log = Log(exact, tol, "ReLU bounds", 2, progress, time_limit)
     try:
         with torch.no_grad():
             relaxed_prediction = relaxed.forward(gated.coefficients)

@@ -39,6 +39,7 @@ def solve(
     method: str = "auto",
     max_iterations: int = 20_000,
     progress: bool | None = None,
+    time_limit: float | None = None,
     **options: Any,
 ) -> Solution:
     r"""Solve a convex program and certify the result.
@@ -79,6 +80,8 @@ def solve(
     max_iterations : int
     progress : bool, optional
         Show a progress bar; by default only when the solve takes more than a second.
+    time_limit : float, optional
+        Seconds after which the solve ends at its next check, with the best it has.
     **options
         Passed to the method, such as ``start`` (FISTA, Newton, splitting), ``step``
         (Frank–Wolfe) or ``shard`` (factored).
@@ -102,7 +105,15 @@ def solve(
     if not (_is_integer(max_iterations) and max_iterations >= 1):
         raise ValueError(f"max_iterations must be an integer >= 1, got {max_iterations!r}")
     _one_of("method", method, METHODS)
-    common = {"tol": tol, "max_iterations": max_iterations, "progress": progress, **options}
+    if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
+        raise ValueError(f"time_limit must be a number of seconds > 0, got {time_limit!r}")
+    common = {
+        "time_limit": time_limit,
+        "tol": tol,
+        "max_iterations": max_iterations,
+        "progress": progress,
+        **options,
+    }
     if problem.cones:
         if method not in ("auto", "splitting"):
             raise ValueError(f'method {method!r} solves "linear" and "gated_relu", not "relu"')

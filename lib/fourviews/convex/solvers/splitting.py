@@ -107,6 +107,7 @@ def splitting(
     max_iterations: int = 20_000,
     start: Tensor | None = None,
     progress: bool | None = None,
+    time_limit: float | None = None,
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem by the alternating direction method.
 
@@ -120,7 +121,7 @@ def splitting(
     if problem.cones:
         raise ValueError('splitting solves "linear" and "gated_relu", got activation="relu"')
     point = problem.first_point(start, torch.float64)
-    log = Log(problem, tol, "ADMM", max_iterations, progress)
+    log = Log(problem, tol, "ADMM", max_iterations, progress, time_limit)
 
     if start is None and problem.beta == 0 and isinstance(exact.loss, Squared):
         point = least_squares_coefficients(exact, exact.loss.target)

@@ -1,0 +1,43 @@
+"""ReLU to optimality: certified gaps on the fixed list, and what becomes of larger problems."""
+
+from __future__ import annotations
+
+import time
+
+from problems import RELU, RELU_LARGER, build
+
+from fourviews import convex
+
+LIMIT_SECONDS = 120
+TARGET = 0.05
+ACCURATE = 1e-3
+
+
+def tables(quick: bool = False) -> list[str]:
+    rows = [
+        f"ReLU: certified relative gap, at most {LIMIT_SECONDS} s a problem (target {TARGET:.0%})",
+        "",
+        f"    {'problem':44} {'cells':>7} {'neurons':>7} {'gap':>8} {'seconds':>8}  method",
+    ]
+    reached = 0
+    for case in RELU[:4] if quick else RELU:
+        row, gap = line(case)
+        reached += gap <= TARGET
+        rows.append(row)
+    rows.append(f"    within {TARGET:.0%}: {reached} of {len(RELU[:4] if quick else RELU)}")
+    if not quick:
+        rows += ["    larger:"]
+        rows += [line(case)[0] for case in RELU_LARGER]
+    return rows
+
+
+def line(case) -> tuple[str, float]:
+    started = time.perf_counter()
+    problem = build(case, "relu")
+    solution = convex.solve(problem, tol=ACCURATE, time_limit=LIMIT_SECONDS, progress=False)
+    seconds = time.perf_counter() - started
+    text = (
+        f"    {str(case):44} {len(problem.masks):7} {solution.rank:7} "
+        f"{solution.relative_gap:8.1e} {seconds:8.1f}  {solution.method}"
+    )
+    return text, solution.relative_gap

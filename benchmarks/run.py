@@ -1,0 +1,50 @@
+"""All benchmarks: `make bench`. Prints ratios, writes `_build/bench/report.txt` and plots.
+
+python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import gated
+import growth
+import relu
+import vector
+from machine import describe
+
+FOLDER = Path(__file__).resolve().parents[1] / "_build" / "bench"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("parts", nargs="*", choices=["gated", "vector", "relu", "growth", []])
+    arguments = parser.parse_args()
+    parts: dict[str, Callable[[], list[str]]] = {
+        "gated": lambda: gated.tables(arguments.quick),
+        "vector": lambda: vector.tables(arguments.quick),
+        "relu": lambda: relu.tables(arguments.quick),
+        "growth": lambda: growth.tables(arguments.quick, FOLDER),
+    }
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    report = describe()
+    print("\n".join(report), flush=True)
+    for name in arguments.parts or parts:
+        rows = ["", *parts[name]()]
+        print("\n".join(rows), flush=True)
+        report += rows
+    report += ["", f"together {time.perf_counter() - started:.0f} s"]
+    print(report[-1])
+    (FOLDER / "report.txt").write_text("\n".join(report) + "\n", encoding="utf-8")
+    print(f"Report: {(FOLDER / 'report.txt').relative_to(FOLDER.parents[1])}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

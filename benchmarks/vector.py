@@ -1,0 +1,43 @@
+"""Several outputs: against the solvers of CVXPY, at sizes where its fastest takes 10 to 60 seconds."""
+
+from __future__ import annotations
+
+import time
+
+from problems import Case, build
+
+from fourviews import convex
+
+TARGET = 1e-6
+SOLVERS = ("CLARABEL", "SCS")
+#: Name, problem, gates. Sizes are for a machine with two cores.
+CASES = (
+    ("linear", Case(300, 60, 40, 0.1), None),
+    ("gated_relu", Case(120, 12, 6, 0.1), 24),
+)
+
+
+def tables(quick: bool = False) -> list[str]:
+    rows = ["Several outputs: certified gap 1e-6 against CVXPY", ""]
+    for activation, case, n_gates in CASES:
+        problem = build(case, activation, n_gates)
+        started = time.perf_counter()
+        ours = convex.solve(problem, tol=TARGET, progress=False)
+        seconds = time.perf_counter() - started
+        assert ours.converged
+        rows.append(
+            f"{activation}, {case}, {n_gates or 'no'} gates: {ours.method}, {seconds:.2f} s, "
+            f"gap {ours.relative_gap:.1e}, rank {ours.rank}"
+        )
+        fastest = None
+        for name in SOLVERS[:1] if quick else SOLVERS:
+            started = time.perf_counter()
+            peer = convex.reference(problem, tol=TARGET, solver=name)
+            took = time.perf_counter() - started
+            rows.append(
+                f"    {name:10} {took:8.1f} s   ratio {took / seconds:7.1f}   "
+                f"gap {peer.relative_gap:.1e}"
+            )
+            fastest = took if fastest is None else min(fastest, took)
+        rows.append(f"    fastest    {fastest:8.1f} s   ratio {fastest / seconds:7.1f}")
+    return rows
