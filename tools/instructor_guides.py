@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+import planted_answers
 from lesson_source import Exercise, Lesson, SourceError
 from numbering import Book
 
@@ -76,15 +77,11 @@ def points(lesson: Lesson) -> str:
 
 def mistakes(lesson: Lesson, root: Path) -> str:
     """A table of the planted wrong answers: what goes wrong, and what notices it."""
-    import planted_answers  # it needs the checks and so the library, which pages do not
-
-    planted = planted_answers.read(lesson.name, root)
+    planted = planted_answers.of_lesson(lesson, root)
     rows = []
     for exercise in lesson.exercises():
         for answer in planted.get(exercise.label, []):
-            assert exercise.solution is not None
-            hidden = len(exercise.solution.hidden_checks)
-            checks = ["public", *(f"hidden {number}" for number in range(1, hidden + 1))]
+            checks = planted_answers.check_names(exercise)
             noticed = [name for name in checks if name not in answer.passes]
             if answer.says and "public" in noticed:
                 noticed[0] = f"public («{answer.says}»)"
