@@ -44,6 +44,7 @@ PLANTED = [
     )
 ]
 SEEDS = (0, 1, 2, 1234, 2**32 - 1)
+FEW_SEEDS = (0, 5, 2**31)
 # What a traceback and a check that does not know what to say look like.
 UNHELPFUL = re.compile(r'Traceback|File "|\n|cannot make sense|without words')
 
@@ -70,7 +71,7 @@ def test_the_reference_passes(lesson: Lesson, exercise: Exercise, seed: int):
 
 
 @each_exercise
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW_SEEDS)
 def test_the_untouched_stub_fails_in_words(lesson: Lesson, exercise: Exercise, seed: int):
     found = outcomes(lesson.name, exercise.label, "", seed)
     assert [o.check.name for o in found if o.passed] == []
@@ -81,7 +82,7 @@ def test_the_untouched_stub_fails_in_words(lesson: Lesson, exercise: Exercise, s
 
 
 @pytest.mark.parametrize(("lesson", "exercise", "answer"), PLANTED)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", FEW_SEEDS)
 def test_a_planted_answer_passes_what_it_says(
     lesson: Lesson, exercise: Exercise, answer: PlantedAnswer, seed: int
 ):
@@ -128,7 +129,7 @@ def test_outputs_learnt_by_heart_fail(lesson: Lesson, exercise: Exercise):
         if isinstance(answer, ByHeart):
             answer.at = 0
     assert course.examine(exercise.label, *answers, seed=0).passed, "the recording is not faithful"
-    for seed in SEEDS[1:]:
+    for seed in FEW_SEEDS[1:]:
         for answer in answers:
             if isinstance(answer, ByHeart):
                 answer.at = 0
