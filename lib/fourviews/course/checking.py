@@ -348,7 +348,9 @@ def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         detail = _first_line(error)
         raise Failed(f"{call} is not written yet" + (f": {detail}" if detail else "")) from None
     except BaseException as error:
-        raise Failed(f"{call} raised {error_in_words(error, function)}") from None
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        words = error_in_words(error, code.co_filename if code else None)
+        raise Failed(f"{call} raised {words}") from None
     before, after = [*args, *kwargs.values()], [*copies, *named.values()]
     for label, old, new in zip(shown, before, after, strict=True):
         if not _same(old, new):
@@ -647,16 +649,14 @@ def _first_line(error: BaseException) -> str:
     return line if len(line) <= 160 else line[:157] + "…"
 
 
-def error_in_words(error: BaseException, function: Callable[..., Any] | None = None) -> str:
-    """Kind and first line of an exception, and the line of the answer that it came from."""
+def error_in_words(error: BaseException, filename: str | None = None) -> str:
+    """Kind and first line of an exception, and the line of `filename` that it came from."""
     detail = _first_line(error)
     words = type(error).__name__ + (f": {detail}" if detail else "")
-    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
-    line = None
-    trace = error.__traceback__
-    while code is not None and trace is not None:
-        if trace.tb_frame.f_code.co_filename == code.co_filename:
-            line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    line, trace = "", error.__traceback__
+    while filename is not None and trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            line = linecache.getline(filename, trace.tb_lineno).strip()
         trace = trace.tb_next
     return words + (f" (in the line `{line}`)" if line and len(line) <= 100 else "")
 
