@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import time
 from html import unescape
 from html.parser import HTMLParser
 
@@ -16,6 +17,7 @@ import pytest
 import torch
 
 from fourviews import display
+from fourviews.display.frames import encode
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -317,6 +319,18 @@ def test_frames_of_different_size_are_refused(plt):
     with pytest.raises(ValueError, match="330 x 220 pixels for Height: 3, .*220 x 220"):
         display.slider(draw, [2, 3], **WORDS)
     assert plt.get_fignums() == []
+
+
+def test_photographs_are_stored_in_no_time_and_stay_on_white():
+    pixels = np.full((500, 800, 3), 255, dtype=np.uint8)
+    pixels[50:450, 50:750] = np.random.default_rng(0).integers(0, 256, (400, 700, 3))
+    started = time.process_time()
+    stored = encode(Image.fromarray(pixels))
+    assert time.process_time() - started < 3  # the way for drawings takes 20 seconds for it
+    with Image.open(io.BytesIO(stored)) as image:
+        frame = np.asarray(image.convert("RGB"))
+    assert (frame[:50] == 255).all()
+    assert np.abs(frame.astype(int) - pixels).mean() < 20
 
 
 def test_too_many_bytes_are_refused_with_advice(plt):
