@@ -261,6 +261,26 @@ def test_a_telephone_shows_all_of_it(visit, scheme):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("scheme, lowest, highest", [("light", 200, 255), ("dark", 0, 60)])
+def test_controls_stand_on_the_ground_of_the_page(visit, scheme, lowest, highest):
+    """The theme puts outputs on a light ground in the dark, on which its own colours vanish."""
+    with visit(color_scheme=scheme) as page:
+        for name in ("figcaption", ".fv-slider-label", "output", "button"):
+            element = page.locator(f"figure.fv-slider {name}").first
+            ground = element.evaluate(
+                """one => {
+                    const clear = "rgba(0, 0, 0, 0)";
+                    while (getComputedStyle(one).backgroundColor === clear) one = one.parentElement;
+                    return getComputedStyle(one).backgroundColor;
+                }"""
+            )
+            colour = element.evaluate("one => getComputedStyle(one).color")
+            under, over = ([int(n) for n in re.findall(r"\d+", c)[:3]] for c in (ground, colour))
+            assert lowest <= sum(under) / 3 <= highest, (name, ground)
+            assert abs(sum(under) - sum(over)) / 3 > 80, (name, ground, colour)
+
+
+@pytest.mark.browser
 def test_an_animation_waits_plays_pauses_and_stops_at_the_end(visit):
     with visit() as page:
         figure = page.locator("figure.fv-slider").nth(2)

@@ -59,8 +59,8 @@ def moving_html(
 def _controls(label: str, texts: Sequence[str], start: int, plays: bool) -> str:
     """Label, value, range and button, hidden until the script that serves them runs."""
     button = (
-        '<button type="button"><svg viewBox="0 0 16 16" aria-hidden="true" focusable="false">'
-        '<path d=""/></svg><span>Play</span></button>'
+        '<button type="button"><span class="fv-slider-icon" aria-hidden="true"></span>'
+        "<span>Play</span></button>"
     )
     return (
         '<div class="fv-slider-controls" hidden>'
