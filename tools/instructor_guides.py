@@ -46,7 +46,8 @@ def table_of_contents(root: Path, guides: list[str]) -> str:
     """`_toc.yml` with the guides in a part of their own before all others."""
     toc = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
     part = {"caption": "For instructors", "chapters": [{"file": name} for name in guides]}
-    toc["parts"] = [part, *toc.get("parts", [])]
+    # A part without a caption would look like the end of the guides.
+    toc["parts"] = [part, *({"caption": "The book", **other} for other in toc.get("parts", []))]
     return yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
 
 
