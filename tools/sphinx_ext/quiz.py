@@ -70,6 +70,9 @@ class Quiz(SphinxDirective):
             answers += quiz_said("", said, **facts)
         whole += answers
         self.set_source_info(whole)
+        # Guides refer to a quiz by its label.
+        domain = self.env.get_domain("std")
+        domain.note_hyperlink_target(label, self.env.docname, label, "Quick question")
         return [whole]
 
     def refuse(self, line: int, message: str):
