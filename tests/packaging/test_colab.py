@@ -64,12 +64,8 @@ def copy_torch(packages: Path, version: str) -> None:
     for top in sorted({file.parts[0] for file in torch.files or []} - {".."}):
         old = Path(torch.locate_file(top))
         name = f"torch-{version}.dist-info" if top.endswith(".dist-info") else top
-        shutil.copytree(
-            old,
-            packages / name,
-            copy_function=link,
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+        # Compiled files come along: sources keep their times, so that these stay good.
+        shutil.copytree(old, packages / name, copy_function=link)
     info = f"torch-{version}.dist-info"
     replace(packages / info / "METADATA", f"Version: {torch.version}", f"Version: {version}")
     replace(packages / info / "RECORD", f"torch-{torch.version}.dist-info", info)
@@ -146,8 +142,12 @@ class Machine:
         client.execute(env=environment)
 
     def version(self, name: str) -> str:
-        code = f"import {name}; print({name}.__version__, {name}.__file__)"
-        done = run(self.python, "-c", code, cwd=self.folder, CUDA_VISIBLE_DEVICES="")
+        """What pip takes for the version; importing would take longer and say the same."""
+        code = (
+            "from importlib import metadata, util;"
+            f"print(metadata.version({name!r}), util.find_spec({name!r}).origin)"
+        )
+        done = run(self.python, "-c", code, cwd=self.folder)
         assert done.returncode == 0, done.stderr
         version, file = done.stdout.split(maxsplit=1)
         assert Path(file).is_relative_to(self.packages), f"{name} is not this environment's own"
