@@ -378,7 +378,7 @@ def test_a_lesson_moves_within_its_bytes(name):
     for figure in figures:
         frames = [match for match in FRAME.finditer(figure)]
         assert len(frames) >= 2
-        assert len(frames) == figure.count("<img ") == figure.count('class="fv-slider-frame')
+        assert len(frames) == figure.count("<img ") == figure.count(' data-text="')
         alts = [re.search(r' alt="([^"]*)"', match.group(0)).group(1) for match in frames]
         assert all(len(alt.split()) >= 3 for alt in alts), alts
         assert len(set(alts)) > 1
