@@ -141,21 +141,23 @@ def public_text(lesson: Lesson, *, page: bool) -> str:
     return letters("\n".join(public_lines(lesson, page=page)))
 
 
-def library_text(root: Path) -> str:
-    """The letters of the library, which anyone may read."""
+def other_public_text(root: Path) -> str:
+    """The letters of the library and of the scripts that pages load, which anyone may read."""
     paths = sorted((root / "lib" / "fourviews").rglob("*.py"))
-    return "\n".join(letters(path.read_text(encoding="utf-8")) for path in paths)
+    paths += sorted((root / "book" / "_assets").rglob("*.js"))
+    return "\n".join(form for path in paths for form in forms(path.read_text(encoding="utf-8")))
 
 
 def withheld(lessons: Iterable[Lesson], root: Path, *, page: bool) -> list[Secret]:
     """What must not be in the output: of the page (and all that comes with it), or elsewhere.
 
     Pages may show practice solutions, notebooks and assignments may not. Text that stands in the
-    public part of some lesson or in the library gives nothing away and is left out.
+    public part of some lesson, in the library or in a script that is not ours gives nothing away and
+    is left out.
     """
     lessons = list(lessons)
     public = "\n".join(public_text(lesson, page=page) for lesson in lessons)
-    public += "\n" + library_text(root)
+    public += "\n" + other_public_text(root)
     found = {
         secret.key: secret
         for lesson in lessons
