@@ -345,13 +345,32 @@ def test_what_cannot_be_graded_has_a_row_and_stops_nothing(tmp_path, bundles):
     assert all(row["total"] == "" for row in rows.values())
 
 
-def test_marks_are_put_back_where_they_belong(tmp_path):
-    """An exercise is graded where its mark is, or else where its check is called last."""
+def grading_program():
+    """`grade.py` as a module."""
     spec = importlib.util.spec_from_file_location(
         "grade_submissions", ROOT / "tools" / "assignment" / "grade.py"
     )
     grade = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(grade)
+    return grade
+
+
+def test_notebooks_from_windows_are_notebooks(tmp_path):
+    """Capitals in the ending and a byte order mark are no reason to leave a student ungraded."""
+    grade = grading_program()
+    text = nbformat.writes(nbformat.v4.new_notebook())
+    (tmp_path / "Müller, Jo").mkdir()
+    (tmp_path / "Müller, Jo" / "Copy.ipynb").mkdir()
+    for name in ("A.IPYNB", "Müller, Jo/B.Ipynb"):
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+    found = grade.submissions(tmp_path)
+    assert [name for name, _ in found] == ["A.IPYNB", "Müller, Jo/B.Ipynb"]
+    assert all(grade.prepared(path, []) for _, path in found)
+
+
+def test_marks_are_put_back_where_they_belong(tmp_path):
+    """An exercise is graded where its mark is, or else where its check is called last."""
+    grade = grading_program()
     cell = nbformat.v4.new_code_cell
     kept = cell('course.check("ex-a", f)', metadata={"otter": {"tests": ["ex-a", "ex-unknown"]}})
     cells = [cell("f = 1"), kept, cell("course.check('ex-b', g)"), cell('course.check("ex-a", f)')]

@@ -44,12 +44,14 @@ def submissions(folder: Path) -> list[tuple[str, Path | None]]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.name == "__MACOSX":
             continue
-        notebooks = [entry] if entry.is_file() and entry.suffix == ".ipynb" else []
+        notebooks = [entry] if entry.is_file() and entry.suffix.lower() == ".ipynb" else []
         if entry.is_dir():
             notebooks = [
                 path
-                for path in sorted(entry.rglob("*.ipynb"))
-                if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+                for path in sorted(entry.rglob("*"))
+                if path.is_file()
+                and path.suffix.lower() == ".ipynb"
+                and not any(part.startswith(".") for part in path.relative_to(folder).parts)
             ]
         for notebook in notebooks:
             found.append((notebook.relative_to(folder).as_posix(), notebook))
@@ -67,7 +69,7 @@ def prepared(notebook: Path, labels: list[str]) -> str:
     that of the student's machine, so it is replaced.
     """
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8"))
+        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
         marks: dict[str, list[int]] = {label: [] for label in labels}
         calls: dict[str, list[int]] = {label: [] for label in labels}
         for position, cell in enumerate(content["cells"]):
