@@ -239,6 +239,16 @@ def test_figures_of_others_stay_open_and_current(plt, bar):
     assert plt.show is show
 
 
+def test_settings_of_matplotlib_come_back(plt):
+    def draw(value):
+        plt.rcParams["lines.linewidth"] = 17.0
+        plt.plot([0, value])
+
+    before = plt.rcParams["lines.linewidth"]
+    display.slider(draw, [1, 2], **WORDS)._repr_mimebundle_()
+    assert plt.rcParams["lines.linewidth"] == before != 17.0
+
+
 def test_a_figure_that_is_kept_may_be_drawn_on_again(plt):
     figure, ax = plt.subplots(figsize=(3, 2))
     (line,) = ax.plot([0, 1], [0, 0])

@@ -37,7 +37,7 @@ def draw_frame(draw: Callable[[Any], Any], value: Any, text: str) -> Frame:
     """Let ``draw(value)`` draw a figure and take a picture of it.
 
     Figures that ``draw`` makes are closed. All others stay open, and the current one stays the
-    current one.
+    current one. Matplotlib's settings are afterwards what they were.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def draw_frame(draw: Callable[[Any], Any], value: Any, text: str) -> Frame:
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure, FigureBase
 
-    with _own_figures() as mine:
+    with plt.rc_context(), _own_figures() as mine:
         empty = plt.figure()
         figure = draw(value)
         if isinstance(figure, FigureBase) and not isinstance(figure, Figure):
