@@ -88,22 +88,7 @@ class AssignmentNotebook(NotebookWriter):
             if exercise.solution and exercise.solution.rubric:
                 self.pending = ["**Your answer.** *(Write here.)*"]
                 self.flush()
-        if self.cited:
-            self.pending = ["## References", "\n".join(self.works.reference_list(self.cited))]
-            self.flush()
-        return {
-            "cells": self.cells,
-            "metadata": {
-                "kernelspec": {
-                    "display_name": "Python 3",
-                    "language": "python",
-                    "name": "python3",
-                },
-                "language_info": {"name": "python"},
-            },
-            "nbformat": 4,
-            "nbformat_minor": 5,
-        }
+        return self.finished()
 
 
 def student_notebook(lesson: Lesson, book: Book, works: Bibliography, settings: Settings) -> str:

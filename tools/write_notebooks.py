@@ -120,6 +120,10 @@ class NotebookWriter:
         for block in self.lesson.blocks:
             self.top(block)
         self.flush()
+        return self.finished()
+
+    def finished(self) -> dict:
+        """The notebook of the cells so far, with the works that they cite at its end."""
         if self.cited:
             items = self.works.reference_list(self.cited)
             self.pending = ["## References", "\n".join(items)]
