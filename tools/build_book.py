@@ -209,6 +209,8 @@ def build_instructor(
             book = derive(tree, root=root, settings=settings, cache=own_cache, edition="instructor")
             derive(seen, root=root, settings=settings, cache=student_cache)
             lessons = list(book.lessons.values())
+            notebooks = place / "notebooks"
+            write_notebooks.write(notebooks, root, settings, edition="instructor")
         with clock.stage("run lessons"):
             run_all(execute(lessons, seen, student_cache, root / "lib"))
         with clock.stage("run solutions"):
@@ -221,9 +223,7 @@ def build_instructor(
                 library=root / "lib",
             )
             run_all(runs)
-    with clock.stage("write notebooks"):
-        notebooks = place / "notebooks"
-        write_notebooks.write(notebooks, root, settings, edition="instructor")
+    with clock.stage("put outputs into notebooks"):
         for lesson in lessons:
             with_outputs(notebooks / f"{lesson.name}.ipynb", tree / f"{lesson.name}.md", own_cache)
         write_config(tree, {"fourviews_notebooks": str(notebooks), "fourviews_looks": looks(root)})
@@ -240,7 +240,7 @@ def with_outputs(notebook: Path, page: Path, cache: Path) -> None:
     cells = code_cells(content)[-len(executed) :]  # before them comes what installs the library
     for cell, run in zip(cells, executed, strict=True):
         if cell.source != run.source:
-            raise AssertionError(f"{notebook.name} has other cells than its page")
+            raise BuildError(f"{notebook.stem} has changed while it was built: build it again")
         cell.outputs, cell.execution_count = run.outputs, run.execution_count
     text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False)
     notebook.write_text(text + "\n", encoding="utf-8")

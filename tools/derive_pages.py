@@ -150,6 +150,7 @@ def book_config(root: Path, settings: Settings, cache: Path, edition: str = "stu
     if edition == "instructor":
         # It is read at home: no address of its own, and no buttons to the students' notebooks.
         config["title"] += " · Instructor edition"
+        theme["announcement"] = "Instructor edition: with all solutions, not for students."
         return yaml.safe_dump(config, sort_keys=True, allow_unicode=True)
     if settings.github_path:  # the only place that Colab opens notebooks from
         theme["launch_buttons"] = {

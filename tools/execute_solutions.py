@@ -15,6 +15,7 @@ import nbformat
 from jupyter_cache import get_cache
 
 from execute_lessons import (
+    Cost,
     Run,
     open_cache,
     page_notebook,
@@ -81,13 +82,15 @@ def _solve(
     notebook, student = page_notebook(page), page_notebook(student_page)
     _, student = get_cache(student_cache).merge_match_into_notebook(student)
     steps = program(lesson)
+    if not any(cell for cell, _ in steps):
+        steps = []  # no exercise with code, no need of a kernel that imports the library
     cells = [nbformat.v4.new_code_cell(source) for _, source in steps]
     for (cell, _), run in zip(steps, cells, strict=True):
         if cell is not None and "skip-execution" in cell.tags:
             run.metadata["tags"] = ["skip-execution"]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     solved = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
-    cost = run_notebook(solved, library)
+    cost = run_notebook(solved, library) if steps else Cost(0.0, 0, 0.0, None)
     run = Run(lesson.name, cost.cpu_seconds, cost.memory_bytes, cost.wall_seconds, cost.error)
     if cost.error:
         position, _, reason = cost.error.partition(":")

@@ -97,7 +97,8 @@ def grade(lesson: Lesson, exercise: Exercise, source: str, seed: int) -> list[Ou
                         f"{lesson.path.name}:{cell.line}: the stub fails: {error_in_words(error)}"
                     ) from error
         with own_state(seed):
-            words = _failure(lambda: _execute(source, f"<answer to {exercise.label}>", namespace))
+            file = _file(exercise)
+            words = _failure(lambda: _execute(source, file, namespace), file)
         if words is None:
             gone = [name for name in exercise.answers if name not in namespace]
             if gone:
@@ -135,12 +136,17 @@ def _outcome(check: Check, exercise: Exercise, answers: dict[str, Any], seed: in
     _execute(hidden.cell.source, f"<{check.name} of {exercise.label}>", namespace)
     given = [answers[name] for name in hidden.parameters]
     with own_state(seed):
-        words = _failure(lambda: namespace[hidden.name](*given, seed))
+        words = _failure(lambda: namespace[hidden.name](*given, seed), _file(exercise))
     return Outcome(check, words is None, words or f"{check.name} passed.")
 
 
-def _failure(act: Callable[[], Any]) -> str | None:
-    """What went wrong in `act`, in words; None if nothing did."""
+def _file(exercise: Exercise) -> str:
+    """The name under which an answer is compiled."""
+    return f"<answer to {exercise.label}>"
+
+
+def _failure(act: Callable[[], Any], file: str) -> str | None:
+    """What went wrong in `act`, in words and with the line of the answer; None if nothing did."""
     try:
         act()
     except KeyboardInterrupt:
@@ -148,7 +154,7 @@ def _failure(act: Callable[[], Any]) -> str | None:
     except AssertionError as error:
         return str(error).strip().split("\n")[0] or "an assertion without words fails"
     except BaseException as error:  # `exit()` in an answer too
-        return error_in_words(error)
+        return error_in_words(error, file)
     return None
 
 

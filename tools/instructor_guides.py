@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+import planted_answers
 from lesson_source import Exercise, Lesson, SourceError
 from numbering import Book
 
@@ -45,7 +46,8 @@ def table_of_contents(root: Path, guides: list[str]) -> str:
     """`_toc.yml` with the guides in a part of their own before all others."""
     toc = yaml.safe_load((root / "book" / "_toc.yml").read_text(encoding="utf-8"))
     part = {"caption": "For instructors", "chapters": [{"file": name} for name in guides]}
-    toc["parts"] = [part, *toc.get("parts", [])]
+    # A part without a caption would look like the end of the guides.
+    toc["parts"] = [part, *({"caption": "The book", **other} for other in toc.get("parts", []))]
     return yaml.safe_dump(toc, sort_keys=False, allow_unicode=True)
 
 
@@ -76,15 +78,11 @@ def points(lesson: Lesson) -> str:
 
 def mistakes(lesson: Lesson, root: Path) -> str:
     """A table of the planted wrong answers: what goes wrong, and what notices it."""
-    import planted_answers  # it needs the checks and so the library, which pages do not
-
-    planted = planted_answers.read(lesson.name, root)
+    planted = planted_answers.of_lesson(lesson, root)
     rows = []
     for exercise in lesson.exercises():
         for answer in planted.get(exercise.label, []):
-            assert exercise.solution is not None
-            hidden = len(exercise.solution.hidden_checks)
-            checks = ["public", *(f"hidden {number}" for number in range(1, hidden + 1))]
+            checks = planted_answers.check_names(exercise)
             noticed = [name for name in checks if name not in answer.passes]
             if answer.says and "public" in noticed:
                 noticed[0] = f"public («{answer.says}»)"

@@ -406,6 +406,9 @@ class _Reader:
         unknown = set(data) - {"jupytext", "kernelspec", "fourviews"}
         if unknown:
             self.fail(1, f"front matter: unknown key {sorted(unknown)[0]!r}")
+        for key in data:
+            if not isinstance(data[key] or {}, dict):
+                self.fail(1, f"front matter: {key} needs keys and values, got {data[key]!r}")
         if (data.get("kernelspec") or {}).get("name") != "python3":
             self.fail(1, "front matter: kernelspec.name must be python3")
         own = data.get("fourviews") or {}
@@ -777,8 +780,8 @@ class _Reader:
                 self.fail(block.line, "a quiz asks in paragraphs and maths without a number")
         for choice in choices:
             for line, text in [*choice.text, *choice.explanation]:
-                self.no_gate(line, text)
-                if "$$" in text or re.search(r"(`{3,}|~{3,}|:{3,})", text):
+                self.plain(line, text)
+                if "$$" in text:
                     self.fail(line, "a choice of a quiz holds text and inline maths only")
         return Quiz(number, last, label, blocks, choices)
 
@@ -820,9 +823,7 @@ class _Reader:
                 prose += lines[at : end + 1]
                 at = end + 1
                 continue
-            self.no_gate(number, text)
-            if re.search(r"(`{3,}|~{3,}|:{3,})\s*\{?", text):
-                self.fail(number, "a fence must stand at the start of its line")
+            self.plain(number, text)
             if stripped.startswith("$$"):
                 flush()
                 at = self.dollar_math(lines, at, blocks)
@@ -869,10 +870,24 @@ class _Reader:
         if _GATE_LIKE.search(text):
             self.fail(number, f"looks like a gate but is none: {text.strip()!r}")
 
+    def plain(self, number: int, text: str) -> None:
+        """Refuse a line of text that holds a gate, a fence or HTML."""
+        self.no_gate(number, text)
+        if re.search(r"`{3,}|~{3,}|:{3,}", text):
+            self.fail(number, "a fence must stand at the start of its line")
+        if "<!--" in text or re.match(r"\s*<(?!https?:)[a-zA-Z/!?]", text):
+            # It could hide gates from Sphinx, and readers find comments in pages and notebooks.
+            self.fail(number, "HTML is not read here; a comment begins with `%`")
+        if re.match(r" +(%|\+\+\+)", text):
+            self.fail(number, "`%` and `+++` must stand at the start of their line")
+
     def closing(self, lines: Lines, at: int, fence: str, opened: int) -> int:
+        margin = re.escape(lines[at][1][: lines[at][1].index(fence)] + fence[0])
         for index in range(at + 1, len(lines)):
             text = lines[index][1].strip()
             if text and set(text) == {fence[0]} and len(text) >= len(fence):
+                if not re.match(margin, lines[index][1]):
+                    self.fail(lines[index][0], "the end of a fence stands where the fence begins")
                 return index
         self.fail(opened, f"fence {fence} is never closed")
 
@@ -968,6 +983,10 @@ class _Reader:
                 number,
                 f"{{{name}}} is empty" + (": a figure needs a caption" if name == "figure" else ""),
             )
+        if name in ("math", "list-table"):
+            # Their text is not read any further, so nothing with a meaning of its own may stand in it.
+            for inner_number, inner in block.body:
+                self.plain(inner_number, inner)
         if name == "math":
             if any(not inner.strip() for _, inner in self.trimmed(block.body)):
                 self.fail(number, "blank line in displayed maths")
@@ -1039,7 +1058,7 @@ class _Reader:
             end += 1
             if end == len(lines):
                 self.fail(number, "displayed maths `$$` is never closed")
-            self.no_gate(*lines[end])
+            self.plain(*lines[end])
             content = lines[end][1]
             if not content.strip():
                 self.fail(lines[end][0], "blank line in displayed maths")
@@ -1072,7 +1091,8 @@ class _Reader:
             body = body[ends[0] + 1 :]
         else:
             short, rest = self.options(number, "code-cell", body)
-            options = {key: yaml.safe_load(value) for key, value in short.items()}
+            for key, value in short.items():
+                options |= self.yaml(number, "code-cell", [(number, f"{key}: {value}")])
             body = rest
         for key in options:
             if key not in ("tags", "mystnb"):
@@ -1101,8 +1121,12 @@ class _Reader:
         return cell
 
     def output_options(self, cell: Cell, options: dict) -> None:
+        if not isinstance(options, dict):
+            self.fail(cell.line, f"code-cell: mystnb {options!r}: need keys and values")
         unknown = set(options) - {"image", "figure"}
         image, figure = options.get("image") or {}, options.get("figure") or {}
+        if not (isinstance(image, dict) and isinstance(figure, dict)):
+            self.fail(cell.line, "code-cell: mystnb image and figure need keys and values")
         unknown |= set(image) - {"alt", "width", "align"} | set(figure) - {"caption", "name"}
         if unknown:
             self.fail(cell.line, f"code-cell: unknown option mystnb … {sorted(unknown)[0]!r}")
@@ -1126,6 +1150,7 @@ class _Reader:
                 )
         try:
             tree = ast.parse(source)
+            compile(tree, "cell", "exec", dont_inherit=True)  # `return` outside a function, too
         except SyntaxError as error:
             self.fail(line + (error.lineno or 1) - 1, f"not Python: {error.msg}")
         for node in ast.walk(tree):

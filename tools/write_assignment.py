@@ -27,6 +27,7 @@ import settings as project
 from bibliography import Bibliography
 from lesson_source import Exercise, HiddenCheck, Lesson, SourceError
 from numbering import Book, read_book
+from planted_answers import check_names
 from settings import ROOT, Settings
 from write_notebooks import NotebookWriter, install_cell
 
@@ -42,8 +43,7 @@ class AssignmentError(Exception):
 
 def shares(exercise: Exercise) -> list[float]:
     """Points of the public check and of each hidden check: the same for all of them."""
-    assert exercise.solution is not None
-    count = 1 + len(exercise.solution.hidden_checks)
+    count = len(check_names(exercise))
     return [exercise.automatic_points / count] * count
 
 
@@ -88,22 +88,13 @@ class AssignmentNotebook(NotebookWriter):
             if exercise.solution and exercise.solution.rubric:
                 self.pending = ["**Your answer.** *(Write here.)*"]
                 self.flush()
-        if self.cited:
-            self.pending = ["## References", "\n".join(self.works.reference_list(self.cited))]
-            self.flush()
-        return {
-            "cells": self.cells,
-            "metadata": {
-                "kernelspec": {
-                    "display_name": "Python 3",
-                    "language": "python",
-                    "name": "python3",
-                },
-                "language_info": {"name": "python"},
-            },
-            "nbformat": 4,
-            "nbformat_minor": 5,
-        }
+        return self.finished()
+
+
+def student_notebook(lesson: Lesson, book: Book, works: Bibliography, settings: Settings) -> str:
+    """The notebook that is handed out, as text."""
+    notebook = AssignmentNotebook(lesson, book, works, settings).notebook()
+    return json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 # The autograder
@@ -307,21 +298,21 @@ def write(
     if not checked(lesson):
         raise AssignmentError(f"{name} has no exercise with a check: nothing to grade by program")
     works = Bibliography(root / "book" / "references.bib")
-    writer = AssignmentNotebook(lesson, book, works, settings)
-    notebook = json.dumps(writer.notebook(), indent=1, sort_keys=True, ensure_ascii=False)
+    words = NotebookWriter(lesson, book, works, settings)
     target = target or root / "_build" / "assignments" / name
     target.parent.mkdir(parents=True, exist_ok=True)
     # Put together aside, so that a failure never leaves half an assignment behind.
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=target.parent) as aside:
         folder = Path(aside) / name
         folder.mkdir()
-        (folder / f"{name}.ipynb").write_text(notebook + "\n", encoding="utf-8")
+        notebook = student_notebook(lesson, book, works, settings)
+        (folder / f"{name}.ipynb").write_text(notebook, encoding="utf-8")
         wheel = None if settings.repository else build_wheel(root, folder)
         write_autograder(
             lesson, folder / "autograder.zip", seed=seed, settings=settings, wheel=wheel
         )
-        (folder / "rubric.md").write_text(rubric(lesson, book, writer), encoding="utf-8")
-        title = writer.title(lesson.title, 1)
+        (folder / "rubric.md").write_text(rubric(lesson, book, words), encoding="utf-8")
+        title = words.title(lesson.title, 1)
         text = readme(lesson, book, seed=seed, wheel=wheel, title=title)
         (folder / "README.md").write_text(text, encoding="utf-8")
         shutil.copy(TEMPLATES / "grade.py", folder / "grade.py")

@@ -48,7 +48,12 @@ _EXPLICIT = re.compile(r"(.*?)\s*<([^<>]+)>\s*$", re.S)
 
 
 def install_cell(settings: Settings) -> str:
-    """The first code cell: gets the library where it is missing, and says what it did."""
+    """The first code cell: gets the library where it is missing, and says what it did.
+
+    The versions of torch and NumPy that are there are asked for along with the library, so that
+    pip cannot replace them: either all fits together or nothing is installed. Its own output is
+    shown only when it fails; on a machine with many packages it warns of faults that are not ours.
+    """
     if not settings.repository:
         otherwise = [
             '    print("The library fourviews is missing, and this book has no public address yet: "',
@@ -57,12 +62,19 @@ def install_cell(settings: Settings) -> str:
         also: list[str] = []
     else:
         line = f"fourviews[lessons,data] @ git+{settings.repository}@{settings.tag}"
-        also = ["import subprocess", "import sys"]
+        also = ["import subprocess", "import sys", "from importlib.metadata import version"]
         otherwise = [
             f'    package = "{line}"',
-            '    done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", package])',
-            f'    print("Installed fourviews {settings.tag}." if done.returncode == 0',
-            f'          else "Could not install {line}: see the message above.")',
+            '    there = [name for name in ("torch", "numpy") if importlib.util.find_spec(name)]',
+            '    keep = [f"{name}=={version(name)}" for name in there]',
+            '    pip = [sys.executable, "-m", "pip", "install", "-q", package, *keep]',
+            "    done = subprocess.run(pip, capture_output=True, text=True)",
+            "    importlib.invalidate_caches()",
+            "    if done.returncode == 0:",
+            f'        print("Installed fourviews {settings.tag}.")',
+            "    else:",
+            '        print(f"Could not install {package}. This is what pip says:")',
+            "        print(done.stdout + done.stderr, file=sys.stderr)",
         ]
     return "\n".join(
         [
@@ -108,6 +120,10 @@ class NotebookWriter:
         for block in self.lesson.blocks:
             self.top(block)
         self.flush()
+        return self.finished()
+
+    def finished(self) -> dict:
+        """The notebook of the cells so far, with the works that they cite at its end."""
         if self.cited:
             items = self.works.reference_list(self.cited)
             self.pending = ["## References", "\n".join(items)]

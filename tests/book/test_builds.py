@@ -20,7 +20,16 @@ sandbox_book = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(sandbox_book)
 
 FIRST, SECOND = "first_01_everything", "second_01_short_lab"
-CANARIES = ("graded-solution-canary", "graded-code-canary")
+CANARIES = (  # what stands in a withheld part of the sandbox's lesson
+    "graded-solution-canary",
+    "graded-code-canary",
+    "hidden-check-canary",
+    "fresh_numbers",
+    "rubric-canary",
+    "squares are not negative",
+    "0a1b2c3d",
+    "4e5f6071",
+)
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +136,25 @@ def test_withheld_solutions_are_nowhere_in_what_is_published(built):
     assert not (root / "_build" / "html" / "_sources").exists()
 
 
+def test_exercises_say_what_they_ask_of_a_reader(built):
+    root, _ = built
+    page = (root / "_build" / "html" / f"{FIRST}.html").read_text(encoding="utf-8")
+    assert '<span class="exercise-effort"> (code, 5 min, 2 points)</span>' in page
+    assert '<span class="exercise-effort"> (proof, 20 min, 3 points, graded)</span>' in page
+    # The public check ran on the untouched stub.
+    assert "ex-warm-up: not yet." in page
+
+
+def test_a_fault_in_a_quiz_stops_the_build_with_its_line(built, edit):
+    root, _ = built
+    edit(f"lessons_src/{FIRST}.md", "- [x] It never raises $E$", "- [ ] It never raises $E$")
+    done = sandbox_book.build(root)
+    assert done.returncode != 0
+    source = (root / "lessons_src" / f"{FIRST}.md").read_text(encoding="utf-8").split("\n")
+    line = source.index("```{quiz} quiz-descent") + 1
+    assert f"lessons_src/{FIRST}.md:{line}: quiz: need exactly one right" in done.stderr
+
+
 def test_no_page_names_another_site_for_a_script_style_or_picture(built):
     root, _ = built
     for path in (root / "_build" / "html").glob("*.html"):
@@ -168,6 +196,8 @@ def test_buttons_lead_to_the_plain_notebook_at_the_tag(built):
             f"{binder}?urlpath=lab/tree/book/{name}.ipynb"
         }
         assert "https://github.com/someone/somewhere" in links
+        title = f"title=Mistake%20on%20page%20{name}%20%28v9.8.7%29%3A%20"
+        assert f"https://github.com/someone/somewhere/issues/new?{title}" in links
         notebook = (place / "html" / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
         assert "git+https://github.com/someone/somewhere@v9.8.7" in notebook
     # The committed notebooks follow the file of settings, never the environment.

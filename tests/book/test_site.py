@@ -139,19 +139,6 @@ def test_the_index_has_entries(pages):
     assert len(links) >= 10
 
 
-def test_no_solution_that_is_withheld_is_published(pages):
-    for lesson in BOOK.lessons.values():
-        for exercise in lesson.exercises():
-            solution = exercise.solution
-            if exercise.mode != "graded" or solution is None:
-                continue
-            lines = lesson.lines[solution.start[1] : solution.last - 2]
-            secret = [line.strip() for line in lines if len(line.strip()) > 30 and "$" not in line]
-            text = pages[lesson.name].path.read_text(encoding="utf-8")
-            for line in secret:
-                assert line not in text
-
-
 def test_no_sources_are_published():
     assert not (HTML / "_sources").exists()
     for path in HTML.rglob("*.ipynb"):

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
@@ -279,9 +280,30 @@ def test_an_address_moves_notebooks_and_install_line_together(small):
     cell = write_notebooks.install_cell(SOMEWHERE)
     line = "fourviews[lessons,data] @ git+https://github.com/someone/somewhere@v1.2.3"
     assert f'"{line}"' in cell
-    assert "torch" not in cell.split("\n", 1)[1]
     text = write_notebooks.render(small, SOMEWHERE)["second_01_short_lab.ipynb"]
     assert "".join(json.loads(text)["cells"][0]["source"]) == cell
+
+
+def test_the_install_line_holds_on_to_torch_and_numpy():
+    """What the cell asks of pip where the library is missing; nothing is installed here."""
+    pretend = (
+        "import importlib.util, subprocess, types\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name: None if name == 'fourviews' else found(name)\n"
+        "asked = []\n"
+        "subprocess.run = lambda command, **_: (\n"
+        "    asked.append(command), types.SimpleNamespace(returncode=0))[1]\n"
+    )
+    code = pretend + write_notebooks.install_cell(SOMEWHERE) + "\nprint(*asked[0][1:], sep='\\n')\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    said, *command = done.stdout.splitlines()
+    assert said == "Installed fourviews v1.2.3."
+    assert command == [
+        *("-m", "pip", "install", "-q"),
+        "fourviews[lessons,data] @ git+https://github.com/someone/somewhere@v1.2.3",
+        f"torch=={version('torch')}",
+        f"numpy=={version('numpy')}",
+    ]
 
 
 def test_the_first_cell_says_what_is_missing_without_failing():

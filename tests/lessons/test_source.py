@@ -580,6 +580,32 @@ REFUSED = {
     "footnote": ("word[^1]\n", 1),
     "metadata at a break": ('+++ {"tags": ["solution"]}\n', 1),
     "tab": ("a\tb\n", 1),
+    "gate in maths": ("````{math}\nx\n```{solution-start} ex-a\n```\n````\n", 3),
+    "rubric in maths": ("````{math}\nx\n```{rubric}\n- 1: all\n```\n````\n", 3),
+    "cell in dollar maths": ("$$\nx\n```{code-cell} ipython3\nx = 1\n```\n$$\n", 3),
+    "hidden check in a list table": (
+        "````{list-table}\n* - a\n    ```{code-cell}\n    :tags: [hidden-check]\n    ```\n````\n",
+        3,
+    ),
+    "HTML comment": ("<!-- the answer is 3 -->\n", 1),
+    "HTML comment in a line": ("word <!-- the answer is 3 -->\n", 1),
+    "HTML comment in a quotation": ("> <!-- the answer is 3 -->\n", 1),
+    "HTML comment in a quiz": (
+        "```{quiz} quiz-a\nWhich?\n\n- [x] a <!-- why -->\n  - b\n- [ ] c\n  - d\n- [ ] e\n  - f\n```\n",
+        4,
+    ),
+    "HTML that hides gates": ("<div hidden>\n" + EXERCISE + SOLUTION, 1),
+    "indented comment": ("text\n\n  % the answer is 3\n", 3),
+    "indented break": ('text\n\n +++ {"answer": 3}\n', 3),
+    "end of a fence far from its begin": ("```text\nx\n        ```\n", 3),
+    "end of a fence after a hard blank": ("```text\nx\n\u00a0```\n", 3),
+    "tags that are not YAML": ("```{code-cell} ipython3\n:tags: [stub\nx = 1\n```\n", 1),
+    "output options without keys": (
+        "```{code-cell} ipython3\n---\nmystnb: {image: 5}\n---\nx = 1\n```\n",
+        1,
+    ),
+    "code that does not compile": ("```{code-cell} ipython3\nx = 1\nreturn x\n```\n", 3),
+    "parameter twice": ("```{code-cell} ipython3\ndef f(a, a):\n    pass\n```\n", 2),
 }
 
 
@@ -610,3 +636,11 @@ def test_the_budget_may_be_lowered_only(tmp_path):
 def test_names_of_lessons(tmp_path):
     with pytest.raises(SourceError, match="PART_NN_topic"):
         read(tmp_path, "text\n", name="notes.md")
+
+
+@pytest.mark.parametrize("key", ["fourviews", "kernelspec"])
+def test_front_matter_without_keys_is_refused(tmp_path, key):
+    path = tmp_path / "part_01_topic.md"
+    path.write_text(f"---\n{key}: 3\n---\n\n# Title\n", encoding="utf-8")
+    with pytest.raises(SourceError, match=f"{key} needs keys and values"):
+        lesson_source.read(path)

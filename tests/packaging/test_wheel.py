@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import site
-import subprocess
+import re
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
@@ -18,54 +14,9 @@ import lesson_source
 import settings
 import write_notebooks
 
-ROOT = Path(__file__).resolve().parents[2]
+from .environments import ROOT, empty_environment, fresh_environment, run
+
 LESSONS = [ROOT / "lessons_src" / "convex_02_mlp.md"]
-
-
-def run(*command, cwd: Path, **environment: str) -> subprocess.CompletedProcess:
-    inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "MPLBACKEND")}
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**inherited, "MPLBACKEND": "Agg", "FOURVIEWS_BOOK_BUILD": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """Built from a copy, so that no build folder is left in the checkout."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "lib", copy / "lib", ignore=ignore)
-    (copy / "tests").mkdir()
-    (copy / "tests" / "secret.py").write_text("ANSWER = 42\n")
-    done = run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "-o", "dist", cwd=copy)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = (copy / "dist").glob("*.whl")
-    return path
-
-
-def fresh_environment(folder: Path) -> Path:
-    """A virtual environment that has all dependencies but no `fourviews` of its own.
-
-    A line in a .pth file makes the packages of the test's environment visible without copying two
-    gigabytes. Files of the same kind in that folder are not followed, so the checkout that is
-    installed there in editable mode stays out of sight.
-    """
-    venv.create(folder, with_pip=True)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    done = run(python, "-c", "import site; print(site.getsitepackages()[0])", cwd=folder)
-    packages = Path(done.stdout.strip())
-    (packages / "dependencies.pth").write_text("\n".join(site.getsitepackages()) + "\n")
-    missing = run(python, "-c", "import fourviews", cwd=folder)
-    assert missing.returncode != 0, "the checkout is visible: the test would prove nothing"
-    return python
 
 
 @pytest.fixture(scope="module")
@@ -95,9 +46,43 @@ def test_the_wheel_holds_the_library_only(wheel):
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+def test_nothing_withheld_is_in_the_wheel(wheel):
+    """No canary, no hidden check under whatever name, no rubric; and the search would find one."""
+    archive = zipfile.ZipFile(wheel)
+    files = {
+        name: plain(archive.read(name).decode("utf-8", "replace")) for name in archive.namelist()
+    }
+    lessons = [lesson_source.read(path) for path in sorted((ROOT / "lessons_src").glob("*.md"))]
+    withheld = {secret for lesson in lessons for secret in secrets_of(lesson)}
+    assert len(withheld) > 20
+    assert [(name, s) for name, text in files.items() for s in withheld if s in text] == []
+    for lesson in lessons:
+        text = plain(lesson.path.read_text(encoding="utf-8"))
+        assert all(secret in text for secret in secrets_of(lesson))
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\s+", " ", text)
+
+
+def secrets_of(lesson: lesson_source.Lesson) -> set[str]:
+    """Texts that stand in what is withheld of a lesson's exercises."""
+    found: set[str] = set()
+    for exercise in lesson.exercises():
+        assert exercise.solution is not None
+        found |= {exercise.solution.canary or ""} - {""}
+        found |= {words for _, words in exercise.solution.rubric}
+        for check in exercise.solution.hidden_checks:
+            found |= {check.description, f"def {check.name}("}
+            lines = map(str.strip, check.cell.source.split("\n"))
+            found |= {line for line in lines if line.startswith("assert ") and len(line) > 30}
+    return {plain(text) for text in found}
+
+
 def test_imports_come_from_the_wheel(installed, tmp_path):
     code = (
         "import fourviews, fourviews.attention, fourviews.convex, fourviews.data, fourviews.display;"
+        "import fourviews.course;"
         "print(fourviews.convex.__file__)"
     )
     done = run(installed, "-c", code, cwd=tmp_path)
@@ -122,39 +107,6 @@ def test_a_lesson_runs_against_the_wheel(installed, path, tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
 
 
-def test_the_notebooks_install_line_installs_the_release(wheel, tmp_path):
-    """The first cell, as Colab would run it, with a repository that lies on this machine."""
-    source = wheel.parents[1]
-    repository = tmp_path / "origin"
-    shutil.copytree(source, repository, ignore=shutil.ignore_patterns("dist", "tests"))
-    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org")
-    for command in (
-        ("git", "init", "-q", "."),
-        ("git", "add", "-A"),
-        (*git, "commit", "-q", "-m", "release"),
-        ("git", "tag", "v7.7.7"),
-    ):
-        done = run(*command, cwd=repository)
-        assert done.returncode == 0, done.stderr
-    # The newest state is broken: what is installed must be the tag's.
-    (repository / "pyproject.toml").write_text("broken")
-    run(*git, "commit", "-q", "-a", "-m", "later", cwd=repository)
-    where = settings.Settings(repository=f"file://localhost{repository}", tag="v7.7.7", pages="")
-    cell = tmp_path / "cell.py"
-    cell.write_text(write_notebooks.install_cell(where), encoding="utf-8")
-    python = fresh_environment(tmp_path / "venv")
-    before = run(python, "-c", "import torch; print(torch.__file__)", cwd=tmp_path).stdout
-    done = run(python, cell, cwd=tmp_path)
-    assert done.returncode == 0
-    assert done.stdout == "Installed fourviews v7.7.7.\n", done.stderr
-    code = "import fourviews, torch; print(fourviews.__file__); print(torch.__file__)"
-    ours, torch_after = run(python, "-c", code, cwd=tmp_path).stdout.splitlines()
-    assert Path(ours).is_relative_to(tmp_path / "venv")
-    assert torch_after == before.strip()
-    again = run(python, cell, cwd=tmp_path)
-    assert again.stdout == "fourviews is installed.\n"
-
-
 def test_a_failed_install_is_said_in_one_line(tmp_path):
     where = settings.Settings(repository="https://127.0.0.1:9/nowhere", tag="v7.7.7", pages="")
     code = "import importlib.util; importlib.util.find_spec = lambda name: None\n"
@@ -165,6 +117,22 @@ def test_a_failed_install_is_said_in_one_line(tmp_path):
         "Could not install fourviews[lessons,data] @ git+https://127.0.0.1"
     )
     assert done.stdout.count("\n") == 1
+    assert "git clone" in done.stderr  # what pip says, which is shown in this case only
+
+
+def test_a_torch_that_does_not_fit_is_neither_replaced_nor_passed_over(release, tmp_path):
+    """Its version is asked for along with the library, so pip refuses and says why."""
+    python, packages = empty_environment(tmp_path / "venv")
+    old = packages / "torch-1.0.dist-info"
+    old.mkdir()
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 1.0\n")
+    (packages / "torch.py").write_text("")
+    cell = tmp_path / "cell.py"
+    cell.write_text(write_notebooks.install_cell(release), encoding="utf-8")
+    done = run(python, cell, cwd=tmp_path)
+    assert done.stdout.startswith("Could not install fourviews") and done.stdout.count("\n") == 1
+    assert "torch" in done.stderr and "conflict" in done.stderr.lower()
+    assert (old / "METADATA").exists() and not (packages / "fourviews").exists()
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -43,12 +44,14 @@ def submissions(folder: Path) -> list[tuple[str, Path | None]]:
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.name == "__MACOSX":
             continue
-        notebooks = [entry] if entry.is_file() and entry.suffix == ".ipynb" else []
+        notebooks = [entry] if entry.is_file() and entry.suffix.lower() == ".ipynb" else []
         if entry.is_dir():
             notebooks = [
                 path
-                for path in sorted(entry.rglob("*.ipynb"))
-                if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+                for path in sorted(entry.rglob("*"))
+                if path.is_file()
+                and path.suffix.lower() == ".ipynb"
+                and not any(part.startswith(".") for part in path.relative_to(folder).parts)
             ]
         for notebook in notebooks:
             found.append((notebook.relative_to(folder).as_posix(), notebook))
@@ -66,7 +69,7 @@ def prepared(notebook: Path, labels: list[str]) -> str:
     that of the student's machine, so it is replaced.
     """
     try:
-        content = json.loads(notebook.read_text(encoding="utf-8"))
+        content = json.loads(notebook.read_text(encoding="utf-8-sig"))
         marks: dict[str, list[int]] = {label: [] for label in labels}
         calls: dict[str, list[int]] = {label: [] for label in labels}
         for position, cell in enumerate(content["cells"]):
@@ -153,8 +156,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("submissions", type=Path, help="folder of notebooks or of folders")
     parser.add_argument("--output", type=Path, default=Path("scores.csv"), help="the table")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one submission")
+    parser.add_argument("--jobs", type=int, default=1, help="submissions graded side by side")
     parser.add_argument("--autograder", type=Path, default=HERE / "autograder.zip")
     options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: need 1 or more")
     if not options.submissions.is_dir():
         parser.error(f"{options.submissions} is no folder")
     if not options.autograder.is_file():
@@ -165,30 +171,36 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{options.submissions} is empty")
     details = options.output.with_suffix("")
     details.mkdir(parents=True, exist_ok=True)
+
+    def result(position: int) -> tuple[list, bool]:
+        """The row of one submission, and whether it was graded."""
+        name, notebook = found[position]
+        try:
+            if notebook is None:
+                raise ValueError("no notebook in it")
+            results = grade(notebook, options.autograder.resolve(), labels, options.timeout)
+        except (ValueError, OSError) as error:
+            return [name, f"not graded: {error}", "", "", *("" for _ in labels)], False
+        plain = re.sub(r"[^\w.-]+", "_", name)
+        kept = details / f"{position + 1:03d}-{plain}.json"
+        kept.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        tests = {test["name"]: test for test in results["tests"] if "score" in test}
+        scores = [tests[label]["score"] for label in labels]
+        possible = sum(tests[label]["max_score"] for label in labels)
+        return [name, "graded", round(sum(scores), 4), round(possible, 4), *scores], True
+
     ungraded = 0
-    with options.output.open("w", encoding="utf-8", newline="") as handle:
+    with (
+        options.output.open("w", encoding="utf-8", newline="") as handle,
+        ThreadPoolExecutor(options.jobs) as pool,
+    ):
         table = csv.writer(handle)
         table.writerow(["submission", "status", "total", "possible", *labels])
-        for position, (name, notebook) in enumerate(found, start=1):
-            try:
-                if notebook is None:
-                    raise ValueError("no notebook in it")
-                results = grade(notebook, options.autograder, labels, options.timeout)
-            except (ValueError, OSError) as error:
-                ungraded += 1
-                row = [name, f"not graded: {error}", "", "", *("" for _ in labels)]
-            else:
-                tests = {test["name"]: test for test in results["tests"] if "score" in test}
-                scores = [tests[label]["score"] for label in labels]
-                possible = sum(tests[label]["max_score"] for label in labels)
-                total = [round(value, 4) for value in (sum(scores), possible)]
-                row = [name, "graded", *total, *scores]
-                plain = re.sub(r"[^\w.-]+", "_", name)
-                kept = details / f"{position:03d}-{plain}.json"
-                kept.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        for row, graded in pool.map(result, range(len(found))):
+            ungraded += not graded
             table.writerow(row)
             handle.flush()  # what is graded stays, whatever happens later
-            print(f"{position}/{len(found)}  {name}: {row[1]}  {row[2]}", flush=True)
+            print(f"{row[0]}: {row[1]}{f', {row[2]} of {row[3]}' if graded else ''}", flush=True)
     print(f"{options.output}: {len(found)} submissions, {ungraded} of them not graded")
     return 1 if ungraded else 0
 

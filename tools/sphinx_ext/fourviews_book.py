@@ -3,7 +3,9 @@
 - A picture without a text for those who cannot see it is a warning, so that the build fails.
 - The download button leads to the plain notebook, not to the executed page.
 - No script asks another site for anything, and none that is loaded fails.
-- Kind and duration of an exercise stand beside its title.
+- Kind, duration and points of an exercise stand beside its title.
+- A solution of the instructor edition shows its canary, by which a leak is traced.
+- Every page ends with a link for those who have found a mistake on it.
 - The numbers that Sphinx gave to labels are written out, so that a test can compare them with
   those of the notebooks.
 """
@@ -15,7 +17,9 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
+import quiz
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -26,6 +30,7 @@ from sphinxcontrib.bibtex.style.referencing.author_year import AuthorYearReferen
 logger = logging.getLogger(__name__)
 
 TEMPLATES = Path(__file__).parent / "templates"
+MISTAKE_PAGE, MISTAKE_SECTION = "how_to_use", "found-a-mistake"
 # Ids that extensions put on every theorem, proof and exercise: in a page they must be unique.
 _REPEATED_IDS = {"proof-content", "exercise-content", "solution-content", "proof"}
 
@@ -59,7 +64,7 @@ def _check_alt(alt: str | None, node: nodes.Node) -> None:
 
 
 def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Show an exercise's kind and duration; drop repeated ids and what live code would need."""
+    """Show facts of exercises and solutions; drop repeated ids and what live code would need."""
     for node in list(doctree.findall(nodes.raw)):
         if "x-thebe-config" in node.astext() or node.astext().startswith("<script>kernelName"):
             node.parent.remove(node)
@@ -70,12 +75,16 @@ def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         facts = dict(
             name.split("-", 1)
             for name in node.get("classes", [])
-            if name.startswith(("kind-", "minutes-"))
+            if name.startswith(("kind-", "minutes-", "points-", "mode-", "canary-"))
         )
         title = node.next_node(nodes.title) if facts else None
-        if title is not None and {"kind", "minutes"} <= facts.keys():
-            text = f" ({facts['kind']}, {facts['minutes']} min)"
+        if title is not None and {"kind", "minutes", "points"} <= facts.keys():
+            points = f"{facts['points']} point" + ("" if facts["points"] == "1" else "s")
+            graded = ", graded" if facts.get("mode") == "graded" else ""
+            text = f" ({facts['kind']}, {facts['minutes']} min, {points}{graded})"
             title += nodes.inline("", text, classes=["exercise-effort"])
+        elif title is not None and "canary" in facts:
+            title += nodes.inline("", f" Canary {facts['canary']}", classes=["canary"])
 
 
 def use_templates(app: Sphinx, config) -> None:
@@ -114,6 +123,18 @@ def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict,
             "label": "download-notebook-button",
         }
         context["header_buttons"].insert(0, button)
+
+
+def add_mistake_link(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
+    """Where a mistake on this page is reported; nowhere if the book does not say how."""
+    address = ""
+    if app.config.fourviews_repository:
+        title = f"Mistake on page {pagename} ({app.config.fourviews_tag}): "
+        address = f"{app.config.fourviews_repository}/issues/new?title={quote(title, safe='')}"
+    elif MISTAKE_PAGE in app.env.found_docs:
+        # To itself, a page's path is a bare "#".
+        address = f"{context['pathto'](MISTAKE_PAGE).rstrip('#')}#{MISTAKE_SECTION}"
+    context["fourviews_mistake"] = address
 
 
 def finish_build(app: Sphinx, error: Exception | None) -> None:
@@ -158,9 +179,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
     register_plugin("sphinxcontrib.bibtex.style.referencing", "author_year_round", RoundAuthorYear)
     app.add_config_value("fourviews_notebooks", "", "html")
     app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
+    app.add_config_value("fourviews_repository", "", "html")
+    app.add_config_value("fourviews_tag", "", "html")
+    quiz.setup(app)
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)
     app.connect("doctree-resolved", tidy_boxes, priority=900)
+    # Before the theme, which leaves out templates that come out empty.
+    app.connect("html-page-context", add_mistake_link, priority=100)
     app.connect("html-page-context", finish_context, priority=900)
     app.connect("build-finished", finish_build)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

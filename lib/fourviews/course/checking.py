@@ -329,7 +329,8 @@ def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             "give the function itself, without calling it"
         )
     try:
-        signature = inspect.signature(function)
+        called = function.forward if isinstance(function, torch.nn.Module) else function
+        signature = inspect.signature(called)
     except (TypeError, ValueError):  # functions that are not written in Python
         signature = None
     if signature is not None:
@@ -347,7 +348,9 @@ def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         detail = _first_line(error)
         raise Failed(f"{call} is not written yet" + (f": {detail}" if detail else "")) from None
     except BaseException as error:
-        raise Failed(f"{call} raised {error_in_words(error, function)}") from None
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        words = error_in_words(error, code.co_filename if code else None)
+        raise Failed(f"{call} raised {words}") from None
     before, after = [*args, *kwargs.values()], [*copies, *named.values()]
     for label, old, new in zip(shown, before, after, strict=True):
         if not _same(old, new):
@@ -484,11 +487,11 @@ def close(got: Any, wanted: Any, words: str, rtol: float = 1e-8, atol: float = 1
         raise Failed(f"{words}: shape {_text(a.shape)} instead of {_text(b.shape)}")
     if not torch.isfinite(a).all():
         raise Failed(f"{words}: it has entries that are NaN or infinite")
-    precision = a.dtype
+    types = a.dtype, b.dtype
     a, b = _widest(a), _widest(b)
-    if _near(a, b, rtol, atol):
+    if bool(((a - b).abs() <= atol + rtol * b.abs()).all()):
         return
-    raise Failed(_sentence(words) + " " + _difference(a, b, precision, rtol, atol))
+    raise Failed(_sentence(words) + " " + _difference(a, b, types, rtol, atol))
 
 
 # What is wrong, in words
@@ -504,30 +507,31 @@ def _widest(value: Tensor) -> Tensor:
     return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
-def _near(a: Tensor, b: Tensor, rtol: float, atol: float) -> bool:
-    return bool(((a - b).abs() <= atol + rtol * b.abs()).all())
-
-
-def _difference(a: Tensor, b: Tensor, precision: torch.dtype, rtol: float, atol: float) -> str:
-    """How `a` misses `b`, when it is one of the usual ways."""
-    if precision in (torch.float16, torch.bfloat16, torch.float32, torch.complex64):
-        coarse = 100 * torch.finfo(precision).eps
-        if rtol < coarse and _near(a, b, coarse, coarse * float(b.abs().max())):
-            return f"It agrees to the precision of {_type(precision)}: keep the input's type."
-    elif rtol < 1e-5 and _near(a, b, 1e-5, 1e-5 * float(b.abs().max())):
-        apart = float((a - b).abs().max() / b.abs().max())
-        return f"It is off by {apart:.1g} of its size: is a part of it computed in float32?"
-    loose = max(rtol, 1e-6), max(atol, 1e-9)
-    if _near(-a, b, *loose):
-        return "Only the sign is wrong."
-    if a.ndim >= 2 and a.shape[-1] == a.shape[-2] and _near(a.mT, b, *loose):
-        return "It is transposed."
-    size = float((b.abs() ** 2).sum())
-    if a.numel() > 1 and size > 0 and not a.is_complex():
-        factor = float((a * b).sum()) / size
-        if abs(factor) > 1e-3 and _near(a, factor * b, *loose):
-            return f"Each entry is {factor:.4g} times what it must be."
-    apart = float((a - b).abs().max())
+def _difference(
+    a: Tensor, b: Tensor, types: tuple[torch.dtype, torch.dtype], rtol: float, atol: float
+) -> str:
+    """How `a` misses `b`, when it is one of the usual ways; `types` are those they came in."""
+    apart, size = float((a - b).abs().max()), float(b.abs().max())
+    if types[1] in (torch.float64, torch.complex128):
+        coarse = types[0].is_floating_point and torch.finfo(types[0]).eps > 1e-12
+        coarse |= types[0] == torch.complex64
+        rounding = 100 * torch.finfo(types[0]).eps if coarse else 1e-5
+        if rtol < rounding and apart <= rounding * size:
+            if coarse:
+                return f"It agrees to the precision of {_type(types[0])}: keep the input's type."
+            part = f"{apart / size:.1g} of its size"
+            return f"It is off by {part}: is a part of it computed in float32?"
+    loose = max(rtol, 1e-6) * size
+    if apart > 2 * loose:
+        if (a + b).abs().max() <= loose:
+            return "Only the sign is wrong."
+        square = a.ndim >= 2 and a.shape[-1] == a.shape[-2]
+        if square and (a.mT - b).abs().max() <= loose:
+            return "It is transposed."
+        if a.numel() > 1 and size > 0 and not a.is_complex():
+            factor = float((a * b).sum()) / float((b * b).sum())
+            if abs(factor) > 1e-3 and (a - factor * b).abs().max() <= loose:
+                return f"Each entry is {factor:.4g} times what it must be."
     if a.numel() > 1:
         wrong = int(((a - b).abs() > atol + rtol * b.abs()).sum())
         return f"{wrong} of {a.numel()} entries differ, by up to {apart:.2g}."
@@ -645,16 +649,14 @@ def _first_line(error: BaseException) -> str:
     return line if len(line) <= 160 else line[:157] + "…"
 
 
-def error_in_words(error: BaseException, function: Callable[..., Any] | None = None) -> str:
-    """Kind and first line of an exception, and the line of the answer that it came from."""
+def error_in_words(error: BaseException, filename: str | None = None) -> str:
+    """Kind and first line of an exception, and the line of `filename` that it came from."""
     detail = _first_line(error)
     words = type(error).__name__ + (f": {detail}" if detail else "")
-    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
-    line = None
-    trace = error.__traceback__
-    while code is not None and trace is not None:
-        if trace.tb_frame.f_code.co_filename == code.co_filename:
-            line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    line, trace = "", error.__traceback__
+    while filename is not None and trace is not None:
+        if trace.tb_frame.f_code.co_filename == filename:
+            line = linecache.getline(filename, trace.tb_lineno).strip()
         trace = trace.tb_next
     return words + (f" (in the line `{line}`)" if line and len(line) <= 100 else "")
 

@@ -5,8 +5,8 @@ Matplotlib is imported when a figure function is called, not before, so that sol
 """
 
 from .attention_map import attention_map
+from .moving_figure import animate, slider
 from .progress import progress, progress_enabled
-from .slider import animate, slider
 from .style import COLOURS, use_style
 
 __all__ = [

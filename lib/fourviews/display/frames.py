@@ -16,6 +16,7 @@ _DPI = 144
 _SHOWN_DPI = 110
 # 128 colours hold lines, text and a colour map without visible steps, at a third of the bytes.
 _COLOURS = 128
+_MOST_COLOURS_OF_A_DRAWING = 20_000
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def draw_frame(draw: Callable[[Any], Any], value: Any, text: str) -> Frame:
     """Let ``draw(value)`` draw a figure and take a picture of it.
 
     Figures that ``draw`` makes are closed. All others stay open, and the current one stays the
-    current one.
+    current one. Matplotlib's settings are afterwards what they were.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ def draw_frame(draw: Callable[[Any], Any], value: Any, text: str) -> Frame:
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure, FigureBase
 
-    with _own_figures() as mine:
+    with plt.rc_context(), _own_figures() as mine:
         empty = plt.figure()
         figure = draw(value)
         if isinstance(figure, FigureBase) and not isinstance(figure, Figure):
@@ -136,9 +137,13 @@ def encode(image) -> bytes:
     """PNG bytes of a Pillow picture with a palette; the same picture gives the same bytes."""
     from PIL import Image
 
-    small = image.convert("RGB").quantize(
-        _COLOURS, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE
-    )
+    image = image.convert("RGB")
+    drawing = image.getcolors(_MOST_COLOURS_OF_A_DRAWING) is not None
+    # Maximum coverage keeps thin lines in their colour. With the many colours of photographs it
+    # takes seconds, where an octree is as good; that one puts white a shade too low.
+    method = Image.Quantize.MAXCOVERAGE if drawing else Image.Quantize.FASTOCTREE
+    small = image.quantize(_COLOURS, method=method, dither=Image.Dither.NONE)
+    small.putpalette([255 if level == 254 else level for level in small.getpalette()])
     buffer = io.BytesIO()
     small.save(buffer, format="PNG", optimize=True)  # without info: no dates, no versions
     return buffer.getvalue()

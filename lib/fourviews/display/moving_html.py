@@ -17,7 +17,7 @@ _WITHOUT_SCRIPTS = (
 )
 
 
-def slider_html(
+def moving_html(
     frames: Sequence[Frame],
     texts: Sequence[str],
     alts: Sequence[str],
@@ -42,29 +42,34 @@ def slider_html(
         f'<p class="fv-slider-text">{escape(text)}</p></div>'
         for k, (frame, text, alt) in enumerate(zip(frames, texts, alts, strict=True))
     )
-    button = interval = ""
-    if interval_ms is not None:
-        interval = f' data-interval="{interval_ms}"'
-        button = (
-            '<button type="button"><svg viewBox="0 0 16 16" aria-hidden="true" focusable="false">'
-            '<path d=""/></svg><span>Play</span></button>'
-        )
+    interval = "" if interval_ms is None else f' data-interval="{interval_ms}"'
     return (
-        # The attribute keeps JupyterLab from taking arrow keys for itself.
+        # The last attribute keeps JupyterLab from taking arrow keys for itself.
         f'<figure class="fv-slider" aria-label="{escape(label)}" data-start="{start}"{interval}'
         ' data-lm-suppress-shortcuts="true">\n'
-        f"<style>{_asset('slider.css')}</style>\n"
+        f"<style>{_asset('moving.css')}</style>\n"
         f"<noscript><style>{_WITHOUT_SCRIPTS}</style></noscript>\n"
         f'<div class="fv-slider-frames">\n{pictures}\n</div>\n'
+        + (_controls(label, texts, start, interval_ms is not None) if len(frames) > 1 else "")
+        + (f"<figcaption>{_with_maths(caption)}</figcaption>\n" if caption else "")
+        + f"</figure>\n<script>{_asset('moving.js')}</script>"
+    )
+
+
+def _controls(label: str, texts: Sequence[str], start: int, plays: bool) -> str:
+    """Label, value, range and button, hidden until the script that serves them runs."""
+    button = (
+        '<button type="button"><span class="fv-slider-icon" aria-hidden="true"></span>'
+        "<span>Play</span></button>"
+    )
+    return (
         '<div class="fv-slider-controls" hidden>'
         f'<span class="fv-slider-label">{escape(label)}</span>'
         f'<output class="fv-slider-value" aria-live="off">{escape(texts[start])}</output>'
-        f'<div class="fv-slider-row">{button}'
-        f'<input type="range" min="0" max="{len(frames) - 1}" step="1" value="{start}"'
+        f'<div class="fv-slider-row">{button if plays else ""}'
+        f'<input type="range" min="0" max="{len(texts) - 1}" step="1" value="{start}"'
         f' autocomplete="off" aria-label="{escape(label)}"'
         f' aria-valuetext="{escape(texts[start])}"></div></div>\n'
-        + (f"<figcaption>{_with_maths(caption)}</figcaption>\n" if caption else "")
-        + f"</figure>\n<script>{_asset('slider.js')}</script>"
     )
 
 

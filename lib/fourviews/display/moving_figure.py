@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .frames import Frame, chosen, draw_frame, strip
-from .slider_html import slider_html
+from .moving_html import moving_html
 
 _MOST_FRAMES = 60
 _MOST_BYTES = 1_200_000
@@ -188,15 +188,26 @@ class MovingFigure:
             self._frames[index] = frame
         return self._frames[index]
 
+    @property
+    def complete(self) -> bool:
+        """Whether all frames have been drawn."""
+        return len(self._frames) == len(self.values)
+
     def html(self) -> str:
         """The frames drawn so far, with a control that needs no kernel."""
         drawn = sorted(self._frames)
-        return slider_html(
+        caption = self.caption
+        if not self.complete:
+            missing = (
+                f"{len(drawn)} of {len(self.values)} frames; a running notebook draws the rest."
+            )
+            caption = f"{caption} ({missing})".strip()
+        return moving_html(
             [self._frames[index] for index in drawn],
             [self.texts[index] for index in drawn],
             [self.alts[index] for index in drawn],
             label=self.label,
-            caption=self.caption,
+            caption=caption,
             start=drawn.index(self.start),
             interval_ms=self.interval_ms,
         )
@@ -232,7 +243,7 @@ class MovingFigure:
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self.html()}
         if self._live:
-            from .slider_widget import view
+            from .moving_widget import view
 
             bundle.update(view(self))
         else:
@@ -295,7 +306,13 @@ def _alternatives(alt: Any, values: list[Any], name: str) -> list[str]:
             " a list with a text for each"
         )
     else:
-        texts = list(alt)
+        try:
+            texts = list(alt)
+        except TypeError:
+            raise ValueError(
+                f"alt is of type {type(alt).__name__}; it needs to be a function of the value, or a"
+                " list with a text for each"
+            ) from None
         if len(texts) != len(values):
             raise ValueError(f"alt holds {len(texts)} texts for {len(values)} {name}")
     texts = [_plain(text, f"alt of frame {k}") for k, text in enumerate(texts)]

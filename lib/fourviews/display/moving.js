@@ -1,8 +1,4 @@
 (() => {
-  const icons = {
-    Play: "M2 1l12 7-12 7z", Replay: "M2 1l12 7-12 7z", Pause: "M2 1h4v14H2zM10 1h4v14h-4z",
-    Step: "M1 1l9 7-9 7zM11 1h3v14h-3z",
-  };
   const set = figure => {
     figure.setAttribute("data-ready", "");
     const frames = figure.querySelectorAll(".fv-slider-frame");
@@ -16,8 +12,8 @@
       if (!button) return;
       const word = timer !== null ? "Pause" : now === last ? "Replay"
         : calm.matches ? "Step" : "Play";
-      button.querySelector("span").textContent = word;
-      button.querySelector("path").setAttribute("d", icons[word]);
+      button.lastElementChild.textContent = word;
+      button.dataset.does = word; // the icon follows
     };
     const show = next => {
       now = next;

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .slider import MovingFigure
+    from .moving_figure import MovingFigure
 
 _MEDIA_TYPE = "application/vnd.jupyter.widget-view+json"
 
@@ -31,6 +31,7 @@ def build(figure: MovingFigure):
         options=[(text, index) for index, text in enumerate(figure.texts)],
         value=figure.start,
         description=figure.label,
+        continuous_update=figure.complete,  # else each value on the way would have to be drawn
         style={"description_width": "initial"},
         layout={"width": "100%", "max_width": "660px"},
     )
