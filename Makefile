@@ -13,7 +13,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book lesson serve instructor assignment test test-browser lint clean
+.PHONY: help book lesson serve instructor assignment test test-browser bench lint clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | \
@@ -45,6 +45,9 @@ test-browser: $(READY)  ## open the built book in Chromium and look at it
 	@test -f _build/html/index.html || $(BIN)/python tools/build_book.py
 	@$(BIN)/python -m pytest -q -m "browser or site" tests/book $(PYTEST)
 
+bench: $(VENV)/.bench  ## compare speed with other packages: ratios in one run, _build/bench
+	@$(BIN)/python benchmarks/run.py $(BENCH)
+
 lint: $(READY)  ## check style, lessons, register and notebooks without running anything
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/ledger.py check
@@ -52,6 +55,11 @@ lint: $(READY)  ## check style, lessons, register and notebooks without running 
 
 clean:  ## remove what was built (not the environment)
 	rm -rf _build dist .pytest_cache .ruff_cache
+
+$(VENV)/.bench: $(READY)
+	@$(BIN)/python -m pip install -qq -c constraints.txt -e '.[$(EXTRAS),bench]'
+	@$(BIN)/python -m pip install -qq -c constraints.txt --no-deps pyscnn
+	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found; set PYTHON=/path/to/python3."; exit 2; }
