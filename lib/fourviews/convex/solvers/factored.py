@@ -93,7 +93,7 @@ def factored(
                 break
             if not len(pairs.first) or iteration == max_iterations:
                 break
-            units = model.balance(model.descend(_join(units, pairs)))
+            units = model.balance(model.descend(_join(units, pairs), min(1.0, log.gap)))
     finally:
         log.close()
     units = log.best
@@ -148,8 +148,11 @@ class _Factors:
         decay = (units.first.double().square().sum() + units.second.double().square().sum()) / 2
         return float(self.loss.value(prediction) + self.problem.beta * decay)
 
-    def descend(self, units: Neurons) -> Neurons:
-        """Local minimum of the factored objective from these units, by L-BFGS."""
+    def descend(self, units: Neurons, gap: float) -> Neurons:
+        """Local minimum of the factored objective from these units, by L-BFGS.
+
+        As accurate as the gap is worth: units that are still missing change the rest anyway.
+        """
         m, p, beta = len(units.first), self.p, self.problem.beta
 
         def split(theta: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -174,7 +177,13 @@ class _Factors:
             start,
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-15, "gtol": 1e-10, "maxcor": 20},
+            options={
+                "maxiter": 1000,
+                "maxfun": 2000,
+                "ftol": max(1e-15, 1e-5 * gap**2),
+                "gtol": 0.0,
+                "maxcor": 20,
+            },
         )
         return Neurons(*split(result.x), units.block)
 
