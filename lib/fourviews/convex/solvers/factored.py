@@ -79,7 +79,7 @@ def factored(
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
     model = _Factors(problem, shard or len(problem.X), failure_probability)
     log = Log(problem, tol, "factored", max_iterations, progress, time_limit, patience=10)
-    units = model.none()
+    units, accuracy = model.none(), 1e-5
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):
@@ -91,9 +91,12 @@ def factored(
             polar, pairs = model.pairs(residual, count)
             if log.record(iteration, units, objective, prediction, polar=polar):
                 break
-            if not len(pairs.first) or iteration == max_iterations:
+            # Units that are still missing change the rest anyway; without any, what is open is
+            # the accuracy of the descent.
+            accuracy = 1e-5 * min(1.0, log.gap) ** 2 if len(pairs.first) else 1e-3 * accuracy
+            if accuracy < 1e-22 or iteration == max_iterations:
                 break
-            units = model.balance(model.descend(_join(units, pairs), min(1.0, log.gap)))
+            units = model.balance(model.descend(_join(units, pairs), accuracy))
     finally:
         log.close()
     units = log.best
@@ -148,10 +151,10 @@ class _Factors:
         decay = (units.first.double().square().sum() + units.second.double().square().sum()) / 2
         return float(self.loss.value(prediction) + self.problem.beta * decay)
 
-    def descend(self, units: Neurons, gap: float) -> Neurons:
+    def descend(self, units: Neurons, accuracy: float) -> Neurons:
         """Local minimum of the factored objective from these units, by L-BFGS.
 
-        As accurate as the gap is worth: units that are still missing change the rest anyway.
+        Ends when a step lowers the objective by less than ``accuracy``, relatively.
         """
         m, p, beta = len(units.first), self.p, self.problem.beta
 
@@ -180,7 +183,7 @@ class _Factors:
             options={
                 "maxiter": 1000,
                 "maxfun": 2000,
-                "ftol": max(1e-15, 1e-5 * gap**2),
+                "ftol": max(1e-16, accuracy),
                 "gtol": 0.0,
                 "maxcor": 20,
             },
