@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from problems import RELU, RELU_LARGER, build
 
@@ -13,22 +14,21 @@ TARGET = 0.05
 ACCURATE = 1e-3
 
 
-def tables(quick: bool = False) -> list[str]:
-    rows = [
-        f"ReLU: certified relative gap, at most {LIMIT_SECONDS} s a problem (target {TARGET:.0%})",
-        "",
-        f"    {'problem':44} {'cells':>7} {'neurons':>7} {'gap':>8} {'seconds':>8}  method",
-    ]
+def tables(quick: bool = False) -> Iterator[str]:
+    yield f"ReLU: certified relative gap, at most {LIMIT_SECONDS} s a problem (target {TARGET:.0%})"
+    yield ""
+    yield f"    {'problem':44} {'cells':>7} {'neurons':>7} {'gap':>8} {'seconds':>8}  method"
+    cases = RELU[:4] if quick else RELU
     reached = 0
-    for case in RELU[:4] if quick else RELU:
+    for case in cases:
         row, gap = line(case)
         reached += gap <= TARGET
-        rows.append(row)
-    rows.append(f"    within {TARGET:.0%}: {reached} of {len(RELU[:4] if quick else RELU)}")
+        yield row
+    yield f"    within {TARGET:.0%}: {reached} of {len(cases)}"
     if not quick:
-        rows += ["    larger:"]
-        rows += [line(case)[0] for case in RELU_LARGER]
-    return rows
+        yield "    larger:"
+        for case in RELU_LARGER:
+            yield line(case)[0]
 
 
 def line(case) -> tuple[str, float]:

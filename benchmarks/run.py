@@ -6,9 +6,10 @@ python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth]
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import gated
@@ -25,7 +26,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("parts", nargs="*", choices=["gated", "vector", "relu", "growth", []])
     arguments = parser.parse_args()
-    parts: dict[str, Callable[[], list[str]]] = {
+    parts: dict[str, Callable[[], Iterable[str]]] = {
         "gated": lambda: gated.tables(arguments.quick),
         "vector": lambda: vector.tables(arguments.quick),
         "relu": lambda: relu.tables(arguments.quick),
@@ -36,9 +37,9 @@ def main() -> int:
     report = describe()
     print("\n".join(report), flush=True)
     for name in arguments.parts or parts:
-        rows = ["", *parts[name]()]
-        print("\n".join(rows), flush=True)
-        report += rows
+        for row in itertools.chain([""], parts[name]()):
+            print(row, flush=True)
+            report.append(row)
     report += ["", f"together {time.perf_counter() - started:.0f} s"]
     print(report[-1])
     (FOLDER / "report.txt").write_text("\n".join(report) + "\n", encoding="utf-8")
