@@ -200,8 +200,11 @@ def test_relu_polars_bound_every_neuron(seed, layout, c, make_problem):
         assert best <= problem.polar(R) * (1 + 1e-12)
         assert best <= problem.relu_polar_bound(full._spread(R)) * (1 + 1e-12)
     if c == 1:
-        # Exact for one output: fine sampling of the circle comes close.
+        # Exact for one output: fine sampling of the circle comes close, with the rays between two
+        # cones, where a maximum may be a kink that no grid meets.
         angles = torch.linspace(0, 2 * torch.pi, 20_001, dtype=torch.float64)
         circle = torch.stack([angles.cos(), angles.sin()], 1)
+        rays = torch.nn.functional.normalize(torch.stack([-rows[:, 1], rows[:, 0]], 1))
+        circle = torch.cat([circle, rays, -rays])
         fine = float((torch.relu(circle @ rows.T) @ spread).abs().max())
         assert fine == pytest.approx(full.polar(R), rel=1e-6, abs=1e-12)
