@@ -26,7 +26,17 @@ def largest_beta(problem: Problem) -> float:
 
     Exact for linear and gated ReLU, for ReLU with one column and all patterns, and with several
     columns while the faces of the cells can be listed.  Elsewhere it is an upper bound: zero is
-    optimal from there on, perhaps earlier.
+    optimal from there on, perhaps earlier.  Proved in the toolbox lesson from weak duality
+    (Rockafellar 1970); the polar for ReLU is that of Sahiner et al. (2022), (5).
+
+    Parameters
+    ----------
+    problem : Problem
+        Any head, activation and loss; its own beta does not matter.
+
+    Returns
+    -------
+    float, in the units of beta.
     """
     exact = problem.to(torch.float64)
     residual = exact.loss.gradient(torch.zeros_like(exact.loss.target))
