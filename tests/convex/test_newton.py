@@ -1,4 +1,4 @@
-"""Newton's method on the dual: its derivatives, its screening, and hard cases."""
+"""Newton's method on the sizes: its derivatives, its screening, and hard cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def medium(seed=0, n=60, d=5, gates=30, share=0.05, **options):
     return problem.with_beta(share * convex.largest_beta(problem))
 
 
-@pytest.mark.parametrize("share, most", [(0.9, 40), (0.3, 40), (0.03, 40), (1e-3, 60), (1e-5, 150)])
+@pytest.mark.parametrize("share, most", [(0.9, 12), (0.3, 12), (0.03, 12), (1e-3, 20), (1e-5, 30)])
 @pytest.mark.parametrize("seed", range(3))
 def test_it_closes_in_few_steps(seed, share, most):
     problem = medium(seed, share=share)
@@ -32,57 +32,89 @@ def test_it_closes_in_few_steps(seed, share, most):
     assert solution.objective == pytest.approx(other.objective, rel=1e-7)
 
 
-@pytest.mark.parametrize("pool", [None, "mean"])
-def test_hessian_is_the_derivative_of_the_gradient(pool):
-    g = torch.Generator().manual_seed(3)
+def pooled(pool, seed=3):
+    g = torch.Generator().manual_seed(seed)
     X = torch.randn(6, 3, 4, generator=g, dtype=torch.float64)
     Y = torch.randn(6, 1, generator=g, dtype=torch.float64)
     Y = Y if pool else Y[:, None].expand(6, 3, 1).contiguous()
-    problem = convex.MLP(X, Y, beta=1.5, activation="gated_relu", n_gates=8, pool=pool)
-    blocks, sigma = module._Blocks(problem), 0.4
-    Z = 0.3 * torch.randn(len(blocks.index), 4, generator=g, dtype=torch.float64)
-    V = 0.3 * torch.randn(Y.shape, generator=g, dtype=torch.float64)
-    tau = sigma * problem.beta
+    return convex.MLP(X, Y, beta=0.7, activation="gated_relu", n_gates=8, pool=pool)
 
-    def parts(V):
-        x = Z - sigma * blocks.adjoint(V)
-        size = torch.linalg.vector_norm(x, dim=1)
-        on = torch.nonzero(size > tau)[:, 0]
-        return x, size, on, tau / size[on]
 
-    def gradient(V):
-        x, size, on, share = parts(V)
-        return V + Y - module._predict(problem, (1 - share)[:, None] * x[on], on)
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_derivatives_agree_with_differences(pool):
+    problem = pooled(pool)
+    phi = module._Sizes(problem)
+    sizes = torch.rand(phi.count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    index = torch.arange(phi.count)
 
-    x, size, on, share = parts(V)
-    assert 0 < len(on) < len(size), size / tau
-    W = torch.randn(Y.shape, generator=g, dtype=torch.float64)
+    def gradient(sizes):
+        images = phi.images(phi.solve(phi.factor(sizes)))
+        return (problem.beta**2 - images.square().sum(1)) / (2 * problem.beta)
+
+    factor = phi.factor(sizes)
+    images = phi.images(phi.solve(factor))
+    hessian = phi.hessian(images, index, factor)
     step = 1e-6
-    moved = (gradient(V + step * W) - gradient(V - step * W)) / (2 * step)
-    back = module._solve(problem, on, x[on], size[on], share, sigma, moved)
-    assert torch.allclose(back, W, atol=1e-6)
+    for j in index:
+        moved = step * torch.nn.functional.one_hot(j, phi.count)
+        up, down = sizes + moved, sizes - moved
+        values = [phi.value(at, phi.solve(phi.factor(at))) for at in (up, down)]
+        slope = (values[0] - values[1]) / (2 * step)
+        assert slope == pytest.approx(float(gradient(sizes)[j]), rel=1e-6, abs=1e-7)
+        assert torch.allclose((gradient(up) - gradient(down)) / (2 * step), hessian[j], atol=1e-6)
 
 
-def test_screened_blocks_are_zero_at_the_optimum():
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_sizes_give_coefficients_with_residual_minus_v_and_phi_above_the_objective(pool):
+    problem = pooled(pool)
+    phi = module._Sizes(problem)
+    for seed in range(5):
+        g = torch.Generator().manual_seed(seed)
+        sizes = torch.rand(phi.count, generator=g, dtype=torch.float64) * 10.0 ** (seed - 2)
+        sizes[::3] = 0
+        v = phi.solve(phi.factor(sizes))
+        Z = (phi.images(v) * (sizes / problem.beta)[:, None]).reshape(problem.coefficient_shape)
+        assert torch.allclose(problem.forward(Z), problem.loss.target - v, atol=1e-9)
+        assert problem.objective(Z) <= phi.value(sizes, v) * (1 + 1e-12)
+    # The bound is attained where every size is the length of its block: at the optimum.
+    best = convex.newton(problem, tol=1e-11, progress=False)
+    sizes = torch.linalg.vector_norm(best.coefficients[..., 0], dim=1)
+    value = phi.value(sizes, phi.solve(phi.factor(sizes)))
+    assert value == pytest.approx(best.objective, rel=1e-8)
+
+
+def test_screened_blocks_are_zero_at_the_optimum(monkeypatch):
     problem = medium(share=0.4)
     exact = convex.newton(problem, tol=1e-12, progress=False)
-    sizes = torch.linalg.vector_norm(exact.coefficients[..., 0], dim=1)
-    gone = set()
-    screen = module._Blocks.screen
+    lengths = torch.linalg.vector_norm(exact.coefficients[..., 0], dim=1)
+    gone = []
+    note = module._Sizes.note
 
-    def watched(blocks, image, radius):
-        before = set(blocks.index.tolist())
-        keep = screen(blocks, image, radius)
-        gone.update(before - set(blocks.index.tolist()))
-        return keep
+    def watched(self, *arguments):
+        done = note(self, *arguments)
+        gone.append(~self.alive)
+        return done
 
-    module._Blocks.screen = watched
-    try:
-        convex.newton(problem, tol=1e-9, progress=False)
-    finally:
-        module._Blocks.screen = screen
-    assert len(gone) >= 10  # it does something
-    assert float(sizes[sorted(gone)].max()) < 1e-9
+    monkeypatch.setattr(module._Sizes, "note", watched)
+    convex.newton(problem, tol=1e-9, progress=False)
+    assert int(gone[-1].sum()) >= 10  # it does something
+    assert float(lengths[gone[-1]].max()) < 1e-9
+
+
+def test_equal_gates_and_a_failing_newton_step(monkeypatch):
+    """Equal blocks make the Hessian singular; without Newton's step the gradient's is left."""
+    problem = medium(share=0.1, gates=6)
+    twice = convex.MLP(
+        problem.X, problem.loss.target, beta=problem.beta, activation="gated_relu",
+        gates=torch.cat([problem.gates, problem.gates]),
+    )  # fmt: skip
+    assert len(twice.masks) == 2 * len(problem.masks)
+    one = convex.newton(problem, tol=1e-9, progress=False)
+    two = convex.newton(twice, tol=1e-9, progress=False)
+    assert two.converged and two.objective == pytest.approx(one.objective, rel=1e-8)
+    monkeypatch.setattr(module, "_least_non_negative", lambda hessian, linear: -1e9 * linear)
+    slow = convex.newton(problem, tol=1e-3, max_iterations=3000, progress=False)
+    assert slow.converged and slow.objective == pytest.approx(one.objective, rel=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -102,7 +134,8 @@ def test_mixed_scales_shifts_and_ties(dtype):
 
 
 def test_memory_is_that_of_the_gram_matrix():
-    """[D_1 X … D_P X] would hold N·P·d numbers; the largest tensor made holds N·max(N, P)."""
+    """[D_1 X … D_P X] would hold N·P·d numbers; the largest tensors made hold N·max(N, P)
+    and, for the model, the square of the number of blocks in it."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Largest(TorchDispatchMode):
@@ -118,6 +151,7 @@ def test_memory_is_that_of_the_gram_matrix():
     for n, gates in ((60, 40), (120, 40), (60, 160)):
         problem = medium(n=n, d=30, gates=gates, share=0.2)
         with Largest() as seen:
-            module._rounds(problem, torch.zeros(len(problem.masks), 30, dtype=torch.float64),
-                           module.Log(problem, 1e-6, "", 100, False), 100)
-        assert seen.most <= max(n * max(n, len(problem.masks)), len(problem.masks) * 30)
+            convex.newton(problem, tol=1e-6, progress=False)
+        P = len(problem.masks)
+        model = min(P, module._FIRST_BLOCKS) ** 2
+        assert seen.most <= max(n * max(n, P), P * 30, model) < n * P * 30

@@ -100,7 +100,7 @@ class MLP(Problem):
         if self.masks is not None:
             masks = self.masks if index is None else self.masks[index]
             left = masks if weights is None else masks * weights[:, None]
-            G = G * (left.T @ masks)
+            G = (left.T @ masks).mul_(G)
         elif weights is not None:
             G = G * weights[0]
         if self.pool == "mean":

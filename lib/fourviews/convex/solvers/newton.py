@@ -1,9 +1,9 @@
-r"""Semismooth Newton method on the dual, for squared loss and one output column."""
+r"""Projected Newton method on the blocks' sizes, for squared loss and one output column."""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..least_squares import least_squares_coefficients
@@ -13,38 +13,11 @@ from .log import Log
 
 __all__ = ["newton"]
 
-# First penalty, in units of 1 / (mean of the Gram operator's diagonal), and its growth a round.
-_FIRST_PENALTY, _GROWTH = 100.0, 10.0
-# Largest penalty, in the same units: rounding in Z − σA*V grows with it.
-_LARGEST_PENALTY = 1e6
-_STALLED = 2  # steps without progress after which a small gradient is taken for rounding
-_MOST_STEPS = 60  # Newton steps a round; a handful is usual
 _SUFFICIENT = 1e-4  # Armijo
-
-
-class _Blocks:
-    """The blocks that may still be non-zero, and the map restricted to them."""
-
-    def __init__(self, problem: Problem):
-        self.problem = problem
-        self.index = torch.arange(1 if problem.masks is None else len(problem.masks))
-        self.index = self.index.to(problem.X.device)
-        self.bounds = problem.block_norm_bounds()
-
-    def adjoint(self, V: Tensor) -> Float[Tensor, "G p"]:
-        masks = None if self.problem.masks is None else self.problem.masks[self.index]
-        return self.problem.lifted_adjoint(self.problem._spread(V), masks)[..., 0]
-
-    def screen(self, image: Float[Tensor, "G p"], radius: float) -> Tensor:
-        r"""Which blocks stay: those with :math:`\|A_j^*V\| + r\|A_j\| \ge \beta`.
-
-        The dual objective of the squared loss is 1-strongly concave, so the dual optimum lies
-        within :math:`r = \sqrt{2(\text{objective} - \text{bound})}` of an admissible V.
-        """
-        bounds = self.bounds[self.index]
-        keep = torch.linalg.vector_norm(image, dim=1) + radius * bounds >= self.problem.beta
-        self.index = self.index[keep]
-        return keep
+_HALVINGS = 12  # of a Newton step, before the scaled gradient is taken
+_STALLED = 3  # steps without progress after which rounding decides
+_FIRST_BLOCKS = 128  # non-zero at the start
+_MOST_CANDIDATES = 64  # zero blocks that may enter at a step, unless more are non-zero already
 
 
 def newton(
@@ -58,38 +31,40 @@ def newton(
 ) -> Solution:
     r"""Solve a linear or gated-ReLU problem with one output column and squared loss.
 
-    The augmented Lagrangian of the dual
+    With one column the norm is a sum of lengths, and
+    :math:`\|z\| = \min_{\eta > 0} \tfrac12(\|z\|^2/\eta + \eta)`.  For fixed sizes η the blocks are
+    a ridge regression; what is left is a smooth convex function of one number a block
+    (multiple kernel learning; Bach, Lanckriet and Jordan 2004):
 
-    .. math:: \min_V\; \tfrac12\|V\|^2 + \langle V, Y\rangle
-              \quad\text{s.t.}\quad \|A_j^*V\| \le \beta
+    .. math:: \min_{\eta \ge 0}\; \varphi(\eta) = \tfrac12\, y^\top v + \tfrac\beta2\sum_j\eta_j,
+              \qquad v = M^{-1}y,\quad M = I + \tfrac1\beta\sum_j\eta_jA_jA_j^* .
 
-    with multiplier Z and penalty σ is
+    Its derivatives cost one factorisation of the N×N matrix M:
 
-    .. math:: \varphi(V) = \tfrac12\|V\|^2 + \langle V, Y\rangle
-              + \tfrac1{2\sigma}\sum_j\big(\|Z_j - \sigma A_j^*V\| - \sigma\beta\big)_+^2 ,
+    .. math:: \partial_j\varphi = \tfrac1{2\beta}\big(\beta^2 - \|A_j^*v\|^2\big), \qquad
+              \partial_{jk}\varphi = \tfrac1{\beta^2}\,(A_jA_j^*v)^\top M^{-1}(A_kA_k^*v),
 
-    once differentiable, with :math:`\nabla\varphi = V + Y - A Z^+` and
-    :math:`Z^+ = \operatorname{prox}_{\sigma\beta\|\cdot\|}(Z - \sigma A^*V)`.  Each round
-    minimises φ by Newton's method, sets :math:`Z \leftarrow Z^+` and multiplies σ (Rockafellar 1976;
-    Li, Sun and Toh 2018 for the lasso).  With :math:`x_j = Z_j - \sigma A_j^*V`,
-    :math:`\hat x = x/\|x\|` and J the blocks with :math:`\|x_j\| > \sigma\beta`, a generalised Hessian is
+    and every η gives coefficients :math:`z_j = \eta_jA_j^*v/\beta` whose residual is :math:`-v`, so that
+    a scaled v is an admissible dual point: each step has its certificate.  A step minimises the
+    quadratic model over :math:`\eta \ge 0`, on the blocks that are non-zero or whose
+    derivative says that they should be, with a line search on φ.  Blocks that the certificate
+    proves zero never enter.
 
-    .. math:: I + \sigma\sum_{j\in J}\Big[\Big(1 - \tfrac{\sigma\beta}{\|x_j\|}\Big)A_jA_j^*
-              + \tfrac{\sigma\beta}{\|x_j\|}(A_j\hat x_j)(A_j\hat x_j)^*\Big].
-
-    For an MLP the first sum is :math:`(XX^\top)\circ(M^\top\operatorname{diag}(w)M)` with the masks M, so that a
-    step costs :math:`O(N^2(d + |J|) + N^3)` and :math:`[D_1X\;\dots\;D_PX]` is never formed.
-    Twenty to forty steps reach a gap of 1e-6 where beta is not tiny.  Blocks that the certificate proves zero leave
-    the run.  Works in float64 whatever the input's precision is.
+    For an MLP :math:`\sum_j\eta_jA_jA_j^* = (XX^\top)\circ(D^\top\operatorname{diag}(\eta)D)` with the masks D
+    (gates × rows).  With J blocks in the model a step costs :math:`O(N^2(d + J) + N^3 + J^3)` and
+    :math:`O(N d P)` for the certificate; memory is :math:`O(N^2 + J^2 + N(J + P))`, as
+    :math:`[D_1X\;\dots\;D_PX]` is never formed.  About ten steps reach a gap of 1e-6.
+    Works in float64 whatever the input's precision is.
 
     Parameters
     ----------
     problem : Problem
         Squared loss, one column, activation "linear" or "gated_relu".
-    tol, max_iterations, progress
+    tol, max_iterations, progress, time_limit
         As for :func:`solve`; an iteration is a Newton step.
     start : tensor, optional
-        First coefficients, such as the solution for another beta; zero if not given.
+        First coefficients, such as the solution for another beta; only their sizes are used.
+        Blocks of equal size if not given.
 
     Raises
     ------
@@ -104,120 +79,183 @@ def newton(
         )
     exact = problem.to(torch.float64)
     log = Log(problem, tol, "Newton", max_iterations, progress, time_limit)
-    point = problem.first_point(start, torch.float64).reshape(-1, *exact.block_shape)[..., 0]
+    point = problem.first_point(start, torch.float64)
     steps = 0
     try:
         if exact.beta == 0:
-            solution = least_squares_coefficients(exact, exact.loss.target)
-            log.note(0, solution)
-        elif not log.note(0, point.reshape(exact.coefficient_shape)):
-            steps = _rounds(exact, point, log, max_iterations)
+            log.note(0, least_squares_coefficients(exact, exact.loss.target))
+        elif not log.note(0, point):
+            sizes = torch.linalg.vector_norm(point.reshape(-1, problem.block_shape[0]), dim=1)
+            steps = _Sizes(exact).minimise(sizes, log, max_iterations)
     finally:
         log.close()
     return log.solution(steps, "newton")
 
 
-def _rounds(problem: Problem, Z: Tensor, log: Log, max_iterations: int) -> int:
-    blocks = _Blocks(problem)
-    Y, beta = problem.loss.target, problem.beta
-    whole = torch.zeros_like(Z)
-    curvature = float(problem.gram().diagonal().mean())
-    if curvature == 0:
-        return 0  # A = 0: zero was optimal, and the log has said so
-    sigma = _FIRST_PENALTY / curvature
-    V = problem.loss.gradient(problem.forward(Z.reshape(problem.coefficient_shape)))
-    image = blocks.adjoint(V)
-    steps, gap = 0, min(1.0, log.gap)
-    while steps < max_iterations:
-        tau, least, stalled = sigma * beta, float("inf"), 0
-        steps += 1  # a round counts even if it begins at its minimum
-        for _ in range(_MOST_STEPS):
-            x = Z - sigma * image
-            size = torch.linalg.vector_norm(x, dim=1)
-            on = torch.nonzero(size > tau)[:, 0]
-            share = tau / size[on]
-            new = (1 - share)[:, None] * x[on]
-            F = _predict(problem, new, blocks.index[on])
-            gradient = V + Y - F
-            length = float(gradient.norm())
-            stalled = stalled + 1 if length > 0.5 * least else 0
-            least = min(least, length)
-            if length <= 0.1 * gap * float(V.norm()) or steps >= max_iterations:
-                break
-            if stalled > _STALLED and length <= 1e-6 * float(V.norm()):
-                break  # what is left is rounding
-            direction = -_solve(problem, blocks.index[on], x[on], size[on], share, sigma, gradient)
-            moved = blocks.adjoint(direction)
-            step = _line_search(V, direction, Y, Z, image, moved, sigma, tau, gradient)
-            steps += 1
-            if step == 0:
-                break  # rounding decides: the multiplier has to move
-            V, image = V + step * direction, image + step * moved
-        Z = torch.zeros_like(Z)
-        Z[on] = new
-        whole = torch.zeros_like(whole)
-        whole[blocks.index] = Z
-        if log.note(steps, whole.reshape(problem.coefficient_shape)):
+class _Sizes:
+    """φ as a function of the sizes, for one problem in float64."""
+
+    def __init__(self, problem: Problem):
+        self.problem, self.beta = problem, problem.beta
+        self.target = problem.loss.target
+        self.count = 1 if problem.masks is None else len(problem.masks)
+        self.norm_bounds = problem.block_norm_bounds()
+        self.alive = torch.ones(self.count, dtype=torch.bool, device=problem.X.device)
+
+    # The function and its derivatives -------------------------------------------------------
+
+    def factor(self, sizes: Float[Tensor, "G"]) -> Float[Tensor, "N N"]:
+        """Cholesky factor of M, lower."""
+        on = torch.nonzero(sizes)[:, 0]
+        matrix = self.problem.gram(on, sizes[on] / self.beta)
+        # The second term is below the rounding of the sum; it keeps the factorisation alive.
+        rounding = 4 * torch.finfo(matrix.dtype).eps * float(matrix.diagonal().sum())
+        matrix.diagonal().add_(1 + rounding)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        while failed:
+            rounding = 100 * max(rounding, torch.finfo(matrix.dtype).eps)
+            matrix.diagonal().add_(rounding)
+            factor, failed = torch.linalg.cholesky_ex(matrix)
+        return factor
+
+    def solve(self, factor: Float[Tensor, "N N"]) -> Float[Tensor, "n *s c"]:
+        """v = M⁻¹y."""
+        return torch.cholesky_solve(self.target.reshape(-1, 1), factor).reshape(self.target.shape)
+
+    def value(self, sizes: Float[Tensor, "G"], v: Float[Tensor, "n *s c"]) -> float:
+        return 0.5 * float((self.target * v).sum()) + 0.5 * self.beta * float(sizes.sum())
+
+    def images(self, v: Float[Tensor, "n *s c"]) -> Float[Tensor, "G p"]:
+        """A_j*v for every block."""
+        return self.problem.lifted_adjoint(self.problem._spread(v), self.problem.masks)[..., 0]
+
+    def hessian(
+        self, images: Float[Tensor, "J p"], index: Int[Tensor, "J"], factor: Float[Tensor, "N N"]
+    ) -> Float[Tensor, "J J"]:
+        columns = self.problem.block_predictions(images, index).reshape(len(index), -1).T
+        half = torch.linalg.solve_triangular(factor, columns, upper=False)
+        return half.T @ half / self.beta**2
+
+    # The method -----------------------------------------------------------------------------
+
+    def minimise(self, sizes: Float[Tensor, "G"], log: Log, max_iterations: int) -> int:
+        """Newton steps from ``sizes`` until the log says that it is enough; returns their number."""
+        if float(sizes.sum()) == 0:
+            sizes = self.first_sizes()
+            if sizes is None:
+                return 0  # A = 0: zero was optimal, and the log has said so
+        factor = self.factor(sizes)
+        v = self.solve(factor)
+        value, least, stalled = self.value(sizes, v), float("inf"), 0
+        for step in range(1, max_iterations + 1):
+            images = self.images(v)
+            if self.note(step, sizes, v, images, log):
+                return step
+            progress = value < least * (1 - 1e-14)
+            least, stalled = min(least, value), 0 if progress else stalled + 1
+            if stalled >= _STALLED:
+                return step
+            index, change, slope, fallback = self.direction(sizes, images, factor)
+            found = None
+            for way, inclination in ((change, slope), fallback):
+                if inclination < 0:
+                    found = self.search(sizes, index, way, inclination, value)
+                if found is not None:
+                    break
+            if found is None:
+                return step  # no descent above rounding is left
+            sizes, factor, v, value = found
+        return max_iterations
+
+    def first_sizes(self) -> Float[Tensor, "G"] | None:
+        """Equal sizes, with which a ridge regression would reach the target's length, for the
+        blocks that would lower φ most; None if A = 0."""
+        generator = torch.Generator().manual_seed(0)
+        signs = torch.randint(0, 2, self.target.shape, generator=generator).to(self.target) * 2 - 1
+        trace = float(self.images(signs).square().sum())  # of AA*, in expectation
+        if trace == 0:
+            return None
+        sizes = self.target.new_zeros(self.count)
+        chosen = torch.linalg.vector_norm(self.images(self.target), dim=1)
+        chosen = chosen.topk(min(self.count, _FIRST_BLOCKS)).indices
+        sizes[chosen] = float(self.target.norm()) / trace**0.5
+        return sizes
+
+    def note(self, step: int, sizes: Tensor, v: Tensor, images: Tensor, log: Log) -> bool:
+        """Log the coefficients of these sizes; rule out blocks by the gap."""
+        coefficients = (images * (sizes / self.beta)[:, None]).reshape(
+            self.problem.coefficient_shape
+        )
+        if log.note(step, coefficients, self.target - v):
+            return True
+        # The dual objective is 1-strongly concave: its maximiser lies within this radius of any
+        # admissible point whose value is known.
+        lengths = torch.linalg.vector_norm(images, dim=1)
+        scale = min(1.0, self.beta / max(float(lengths.max()), 1e-300))
+        dual = -float(self.problem.loss.conjugate(-scale * v))
+        radius = (2 * max(log.objective - dual, 0.0)) ** 0.5 * (1 + 1e-9)
+        self.alive &= scale * lengths + radius * self.norm_bounds >= self.beta
+        return False
+
+    def direction(
+        self, sizes: Float[Tensor, "G"], images: Float[Tensor, "G p"], factor: Float[Tensor, "N N"]
+    ) -> tuple[Tensor, Tensor, float, tuple[Tensor, float]]:
+        """Blocks in the model, their change to its minimum over non-negative sizes, the slope of
+        φ along it; and the same for a step along the gradient, should the first one fail."""
+        gradient = (self.beta**2 - images.square().sum(dim=1)) / (2 * self.beta)
+        on = sizes > 0
+        entering = torch.nonzero(~on & self.alive & (gradient < 0))[:, 0]
+        most = max(_MOST_CANDIDATES, int(on.sum()))
+        if len(entering) > most:
+            entering = entering[gradient[entering].topk(most, largest=False).indices]
+        index = torch.cat([torch.nonzero(on)[:, 0], entering])
+        size, slope = sizes[index], gradient[index]
+        hessian = self.hessian(images[index], index, factor)
+        curvature = hessian.diagonal().clamp_min(1e-300)
+        new = _least_non_negative(hessian, slope - hessian @ size)
+        change = new - size
+        # φ lies below the separable model with |J| times the curvatures, close to ``sizes``.
+        scaled = (size - slope / (len(index) * curvature)).clamp_min(0) - size
+        fallback = (scaled, float(scaled @ slope))
+        return index, change, float(change @ slope), fallback
+
+    def search(
+        self, sizes: Tensor, index: Tensor, change: Tensor, slope: float, value: float
+    ) -> tuple[Tensor, Tensor, Tensor, float] | None:
+        """First of the steps 1, ½, ¼, … with sufficient decrease: sizes, factor, v, φ."""
+        length = 1.0
+        for _ in range(_HALVINGS):
+            moved = sizes.clone()
+            moved[index] = (sizes[index] + length * change).clamp_min(0)
+            factor = self.factor(moved)
+            v = self.solve(factor)
+            reached = self.value(moved, v)
+            # φ is known to a few units of its last place; near the minimum the full step is right.
+            if reached <= value + _SUFFICIENT * length * slope + 1e-14 * abs(value):
+                return moved, factor, v, reached
+            length *= 0.5
+        return None
+
+
+def _least_non_negative(
+    hessian: Float[Tensor, "J J"], linear: Float[Tensor, "J"]
+) -> Float[Tensor, "J"]:
+    """A minimiser of ½η'Hη + l'η over η >= 0, or close to one: blocks whose Newton value is
+    negative are set to zero, once and for all, until none is.  Their derivative decides at the
+    next step whether they come back."""
+    hessian = hessian.clone()
+    hessian.diagonal().add_(1e-10 * float(hessian.diagonal().mean()) + 1e-300)
+    kept = torch.arange(len(linear), device=linear.device)
+    out = torch.zeros_like(linear)
+    while len(kept):
+        part = hessian[kept][:, kept]
+        factor, failed = torch.linalg.cholesky_ex(part)
+        if failed:  # equal blocks and rounding
+            part = part + 1e-6 * float(part.diagonal().mean()) * torch.eye(len(kept)).to(part)
+            factor = torch.linalg.cholesky(part)
+        new = torch.cholesky_solve(-linear[kept, None], factor)[:, 0]
+        if bool((new >= 0).all()):
+            out[kept] = new
             break
-        gap = min(1.0, log.gap)
-        # The residual of these predictions is an admissible dual point once it is scaled.
-        R = F - Y
-        own = blocks.adjoint(R)
-        polar = max(float(torch.linalg.vector_norm(own, dim=1).max()), 1e-300) * (1 + 1e-12)
-        scale = min(1.0, beta / polar)
-        value = -float(problem.loss.conjugate(scale * R))
-        radius = (2 * max(log.objective - value, 0.0)) ** 0.5 * (1 + 1e-9)
-        keep = blocks.screen(scale * own, radius)
-        Z, image = Z[keep], image[keep]
-        sigma = min(sigma * _GROWTH, _LARGEST_PENALTY / curvature)
-    return steps
-
-
-def _predict(problem: Problem, Z: Float[Tensor, "G p"], index: Tensor) -> Tensor:
-    if len(index) == 0:
-        return torch.zeros_like(problem.loss.target)
-    masks = None if problem.masks is None else problem.masks[index]
-    return problem._pooled(problem.lifted(Z[..., None], masks))
-
-
-def _solve(
-    problem: Problem,
-    index: Tensor,
-    x: Float[Tensor, "J p"],
-    size: Float[Tensor, "J"],
-    share: Float[Tensor, "J"],
-    sigma: float,
-    right: Tensor,
-) -> Tensor:
-    """Newton direction: the generalised Hessian's inverse times ``right``."""
-    if len(index) == 0:
-        return right.clone()
-    hessian = problem.gram(index, sigma * (1 - share))
-    spikes = problem.block_predictions(x / size[:, None], index).reshape(len(index), -1)
-    spikes = spikes * (sigma * share).sqrt()[:, None]
-    hessian = hessian.addmm(spikes.T, spikes)
-    # The second term is below the rounding of the sum; it keeps the factorisation alive.
-    shift = 1.0 + 4 * torch.finfo(hessian.dtype).eps * float(hessian.diagonal().sum())
-    hessian.diagonal().add_(shift)
-    factor = torch.linalg.cholesky(hessian)
-    return torch.cholesky_solve(right.reshape(-1, 1), factor).reshape(right.shape)
-
-
-def _line_search(V, direction, Y, Z, image, moved, sigma, tau, gradient) -> float:
-    """Largest of 1, 1/2, 1/4, … with sufficient decrease; 0 if none is left above rounding."""
-    slope = float((gradient * direction).sum())
-
-    def value(step: float) -> float:
-        W = V + step * direction
-        x = Z - sigma * (image + step * moved)
-        excess = (torch.linalg.vector_norm(x, dim=1) - tau).clamp_min(0)
-        return float(0.5 * W.square().sum() + (W * Y).sum() + excess.square().sum() / (2 * sigma))
-
-    now, step = value(0.0), 1.0
-    # φ is known to a few units of its last place; near the minimum the full step is right.
-    slack = 1e-14 * abs(now)
-    while step > 1e-8:
-        if value(step) <= now + _SUFFICIENT * step * slope + slack:
-            return step
-        step *= 0.5
-    return 0.0
+        kept = kept[new >= 0]
+    return out
