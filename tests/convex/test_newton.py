@@ -48,17 +48,16 @@ def test_derivatives_agree_with_differences(pool):
     index = torch.arange(phi.count)
 
     def gradient(sizes):
-        images = phi.images(phi.solve(phi.factor(sizes)))
+        images = phi.images(phi.solve(sizes)[0])
         return (problem.beta**2 - images.square().sum(1)) / (2 * problem.beta)
 
-    factor = phi.factor(sizes)
-    images = phi.images(phi.solve(factor))
-    hessian = phi.hessian(images, index, factor)
+    images = phi.images(phi.solve(sizes)[0])
+    hessian = phi.hessian(images, index)
     step = 1e-6
     for j in index:
         moved = step * torch.nn.functional.one_hot(j, phi.count)
         up, down = sizes + moved, sizes - moved
-        values = [phi.value(at, phi.solve(phi.factor(at))) for at in (up, down)]
+        values = [phi.solve(at)[1] for at in (up, down)]
         slope = (values[0] - values[1]) / (2 * step)
         assert slope == pytest.approx(float(gradient(sizes)[j]), rel=1e-6, abs=1e-7)
         assert torch.allclose((gradient(up) - gradient(down)) / (2 * step), hessian[j], atol=1e-6)
@@ -72,15 +71,14 @@ def test_sizes_give_coefficients_with_residual_minus_v_and_phi_above_the_objecti
         g = torch.Generator().manual_seed(seed)
         sizes = torch.rand(phi.count, generator=g, dtype=torch.float64) * 10.0 ** (seed - 2)
         sizes[::3] = 0
-        v = phi.solve(phi.factor(sizes))
+        v, value = phi.solve(sizes)
         Z = (phi.images(v) * (sizes / problem.beta)[:, None]).reshape(problem.coefficient_shape)
         assert torch.allclose(problem.forward(Z), problem.loss.target - v, atol=1e-9)
-        assert problem.objective(Z) <= phi.value(sizes, v) * (1 + 1e-12)
+        assert problem.objective(Z) <= value * (1 + 1e-12)
     # The bound is attained where every size is the length of its block: at the optimum.
     best = convex.newton(problem, tol=1e-11, progress=False)
     sizes = torch.linalg.vector_norm(best.coefficients[..., 0], dim=1)
-    value = phi.value(sizes, phi.solve(phi.factor(sizes)))
-    assert value == pytest.approx(best.objective, rel=1e-8)
+    assert phi.solve(sizes)[1] == pytest.approx(best.objective, rel=1e-8)
 
 
 def test_screened_blocks_are_zero_at_the_optimum(monkeypatch):
@@ -99,6 +97,41 @@ def test_screened_blocks_are_zero_at_the_optimum(monkeypatch):
     convex.newton(problem, tol=1e-9, progress=False)
     assert int(gone[-1].sum()) >= 10  # it does something
     assert float(lengths[gone[-1]].max()) < 1e-9
+
+
+@pytest.mark.parametrize("share", [0.3, 0.01, 1e-4])
+def test_large_problems_are_halved_and_factored_in_single_precision(share, monkeypatch):
+    problem = medium(n=120, share=share)
+    exact = convex.newton(problem, tol=1e-10, progress=False)
+    monkeypatch.setattr(module, "_SMALL", 20)
+    seen = set()
+    factored = module._Sizes.factored
+
+    def watched(self, sizes):
+        factor = factored(self, sizes)
+        seen.add((len(factor), factor.dtype))
+        return factor
+
+    monkeypatch.setattr(module._Sizes, "factored", watched)
+    solution = convex.newton(problem, tol=1e-8, progress=False)
+    assert solution.converged and solution.objective == pytest.approx(exact.objective, rel=1e-7)
+    assert {(120, torch.float32), (60, torch.float32), (15, torch.float64)} <= seen
+
+
+def test_refinement_reaches_its_accuracy_or_takes_double_precision(monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", 20)
+    problem = medium(n=120, share=0.1)
+    for scale in (1.0, 1e3, 1e7):  # the condition of M grows with the sizes
+        phi = module._Sizes(problem)
+        sizes = scale * torch.rand(phi.count, dtype=torch.float64)
+        v, value = phi.solve(sizes, accuracy=1e-10)
+        matrix = problem.gram(torch.arange(phi.count), sizes / problem.beta)
+        matrix.diagonal().add_(1)
+        y = problem.loss.target
+        assert float((y - matrix @ v).norm()) <= 1e-8 * float(y.norm())
+        best = 0.5 * float((y * torch.linalg.solve(matrix, y)).sum())
+        energy = value - 0.5 * problem.beta * float(sizes.sum())
+        assert energy == pytest.approx(best, rel=1e-9, abs=1e-14 * value)
 
 
 def test_equal_gates_and_a_failing_newton_step(monkeypatch):

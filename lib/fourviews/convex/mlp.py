@@ -102,7 +102,7 @@ class MLP(Problem):
             left = masks if weights is None else masks * weights[:, None]
             G = (left.T @ masks).mul_(G)
         elif weights is not None:
-            G = G * weights[0]
+            G = G * weights.sum()
         if self.pool == "mean":
             n, s = self.X.shape[:2]
             G = G.view(n, s, n, s).mean(dim=(1, 3))

@@ -261,8 +261,8 @@ class Problem(abc.ABC):
         twin.loss = type(self.loss)(self.loss.target[samples])
         if self.masks is not None:
             rows = self.masks.shape[1] // len(self.X)
-            start, stop, _ = samples.indices(len(self.X))
-            twin.masks = self.masks[:, start * rows : stop * rows]
+            masks = self.masks.unflatten(1, (len(self.X), rows))
+            twin.masks = masks[:, samples].flatten(1)
         return twin
 
     # Objective, norm and polar -------------------------------------------------------------

@@ -16,6 +16,10 @@ __all__ = ["newton"]
 _SUFFICIENT = 1e-4  # Armijo
 _HALVINGS = 12  # of a Newton step, before the scaled gradient is taken
 _STALLED = 3  # steps without progress after which rounding decides
+# Up to this many rows M is factored in double precision; beyond, in single precision, as a
+# preconditioner, and a problem of half the samples is solved first.
+_SMALL = 1500
+_MOST_PRODUCTS = 12  # with M, to refine a solution
 _FIRST_BLOCKS = 128  # non-zero at the start
 _MOST_CANDIDATES = 64  # zero blocks that may enter at a step, unless more are non-zero already
 
@@ -100,53 +104,103 @@ class _Sizes:
         self.target = problem.loss.target
         self.count = 1 if problem.masks is None else len(problem.masks)
         self.norm_bounds = problem.block_norm_bounds()
+        self.precise = problem.gram_size <= _SMALL
+        self.rough = problem.to(torch.float32)
+        self.factor: Tensor | None = None
+        self.accuracy = 1e-6  # of the linear systems
         self.alive = torch.ones(self.count, dtype=torch.bool, device=problem.X.device)
 
     # The function and its derivatives -------------------------------------------------------
 
-    def factor(self, sizes: Float[Tensor, "G"]) -> Float[Tensor, "N N"]:
+    def factored(self, sizes: Float[Tensor, "G"]) -> Float[Tensor, "N N"]:
         """Cholesky factor of M, lower."""
         on = torch.nonzero(sizes)[:, 0]
-        matrix = self.problem.gram(on, sizes[on] / self.beta)
-        # The second term is below the rounding of the sum; it keeps the factorisation alive.
-        rounding = 4 * torch.finfo(matrix.dtype).eps * float(matrix.diagonal().sum())
-        matrix.diagonal().add_(1 + rounding)
+        problem = self.problem if self.precise else self.rough
+        matrix = problem.gram(on, (sizes[on] / self.beta).to(problem.X))
+        matrix.diagonal().add_(1)
+        # Below the rounding of the sum; it keeps the factorisation alive.
+        rounding = 4 * torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
+        matrix.diagonal().add_(rounding)
         factor, failed = torch.linalg.cholesky_ex(matrix)
         while failed:
-            rounding = 100 * max(rounding, torch.finfo(matrix.dtype).eps)
+            rounding *= 100
             matrix.diagonal().add_(rounding)
             factor, failed = torch.linalg.cholesky_ex(matrix)
         return factor
 
-    def solve(self, factor: Float[Tensor, "N N"]) -> Float[Tensor, "n *s c"]:
-        """v = M⁻¹y."""
-        return torch.cholesky_solve(self.target.reshape(-1, 1), factor).reshape(self.target.shape)
+    def solve(
+        self, sizes: Float[Tensor, "G"], accuracy: float = 1e-13
+    ) -> tuple[Float[Tensor, "n *s c"], float]:
+        r"""v = M⁻¹y, by conjugate gradients preconditioned with M's factor, and φ.  The residual r
+        is at most ``accuracy`` times as long as y; φ is known to half the square of r, by
+        :math:`y^\top M^{-1}y = y^\top v + v^\top r + r^\top M^{-1}r`."""
+        self.factor = self.factored(sizes)
+        v, r, enough = self.conjugate_gradients(sizes, accuracy)
+        if not enough and not self.precise:
+            self.precise = True  # single precision was not enough
+            self.factor = self.factored(sizes)
+            v, r, _ = self.conjugate_gradients(sizes, accuracy)
+        # What a factor in double precision leaves is rounding; the certificate will tell.
+        energy = float((self.target * v).sum() + (v * r).sum())
+        return v, 0.5 * energy + 0.5 * self.beta * float(sizes.sum())
 
-    def value(self, sizes: Float[Tensor, "G"], v: Float[Tensor, "n *s c"]) -> float:
-        return 0.5 * float((self.target * v).sum()) + 0.5 * self.beta * float(sizes.sum())
+    def preconditioned(self, r: Float[Tensor, "n *s c"]) -> Float[Tensor, "n *s c"]:
+        right = r.reshape(-1, 1).to(self.factor.dtype)
+        return torch.cholesky_solve(right, self.factor).reshape(r.shape).to(r.dtype)
+
+    def conjugate_gradients(
+        self, sizes: Float[Tensor, "G"], accuracy: float
+    ) -> tuple[Float[Tensor, "n *s c"], Float[Tensor, "n *s c"], bool]:
+        """v, its residual, and whether a few products with M reached the accuracy."""
+        problem = self.problem
+        on = torch.nonzero(sizes)[:, 0]
+        masks = None if problem.masks is None else problem.masks[on]
+        weights = (sizes[on] / self.beta)[:, None, None]
+
+        def product(v: Tensor) -> Tensor:
+            if len(on) == 0:
+                return v
+            image = problem.lifted_adjoint(problem._spread(v), masks) * weights
+            return v + problem._pooled(problem.lifted(image, masks))
+
+        goal = accuracy * float(self.target.norm())
+        v = self.preconditioned(self.target)
+        r = self.target - product(v)
+        z = self.preconditioned(r)
+        p, rho = z, float((r * z).sum())
+        for _ in range(_MOST_PRODUCTS):
+            if float(r.norm()) <= goal:
+                return v, r, True
+            image = product(p)
+            length = rho / float((p * image).sum())
+            v, r = v + length * p, r - length * image
+            z = self.preconditioned(r)
+            rho, before = float((r * z).sum()), rho
+            p = z + (rho / before) * p
+        return v, r, float(r.norm()) <= goal
 
     def images(self, v: Float[Tensor, "n *s c"]) -> Float[Tensor, "G p"]:
         """A_j*v for every block."""
         return self.problem.lifted_adjoint(self.problem._spread(v), self.problem.masks)[..., 0]
 
     def hessian(
-        self, images: Float[Tensor, "J p"], index: Int[Tensor, "J"], factor: Float[Tensor, "N N"]
+        self, images: Float[Tensor, "J p"], index: Int[Tensor, "J"]
     ) -> Float[Tensor, "J J"]:
         columns = self.problem.block_predictions(images, index).reshape(len(index), -1).T
-        half = torch.linalg.solve_triangular(factor, columns, upper=False)
-        return half.T @ half / self.beta**2
+        columns = columns.to(self.factor.dtype)
+        half = torch.linalg.solve_triangular(self.factor, columns, upper=False)
+        return (half.T @ half).to(images.dtype) / self.beta**2
 
     # The method -----------------------------------------------------------------------------
 
     def minimise(self, sizes: Float[Tensor, "G"], log: Log, max_iterations: int) -> int:
         """Newton steps from ``sizes`` until the log says that it is enough; returns their number."""
         if float(sizes.sum()) == 0:
-            sizes = self.first_sizes()
+            sizes = self.first_sizes(log.time_limit)
             if sizes is None:
                 return 0  # A = 0: zero was optimal, and the log has said so
-        factor = self.factor(sizes)
-        v = self.solve(factor)
-        value, least, stalled = self.value(sizes, v), float("inf"), 0
+        v, value = self.solve(sizes, self.accuracy)
+        least, stalled = float("inf"), 0
         for step in range(1, max_iterations + 1):
             images = self.images(v)
             if self.note(step, sizes, v, images, log):
@@ -155,7 +209,7 @@ class _Sizes:
             least, stalled = min(least, value), 0 if progress else stalled + 1
             if stalled >= _STALLED:
                 return step
-            index, change, slope, fallback = self.direction(sizes, images, factor)
+            index, change, slope, fallback = self.direction(sizes, images)
             found = None
             for way, inclination in ((change, slope), fallback):
                 if inclination < 0:
@@ -164,12 +218,19 @@ class _Sizes:
                     break
             if found is None:
                 return step  # no descent above rounding is left
-            sizes, factor, v, value = found
+            sizes, v, value = found
         return max_iterations
 
-    def first_sizes(self) -> Float[Tensor, "G"] | None:
-        """Equal sizes, with which a ridge regression would reach the target's length, for the
-        blocks that would lower φ most; None if A = 0."""
+    def first_sizes(self, time_limit: float) -> Float[Tensor, "G"] | None:
+        """Those of a problem of half the samples where this one is large.  Else equal sizes, with
+        which a ridge regression would reach the target's length, for the blocks that would lower
+        φ most; None if A = 0."""
+        if self.problem.gram_size > _SMALL and len(self.problem.X) > 1:
+            half = self.problem.part(slice(0, None, 2)).with_beta(self.beta / 2)
+            solution = newton(half, tol=1e-2, progress=False, time_limit=time_limit)
+            sizes = torch.linalg.vector_norm(solution.coefficients.reshape(self.count, -1), dim=1)
+            if float(sizes.sum()) > 0:
+                return sizes
         generator = torch.Generator().manual_seed(0)
         signs = torch.randint(0, 2, self.target.shape, generator=generator).to(self.target) * 2 - 1
         trace = float(self.images(signs).square().sum())  # of AA*, in expectation
@@ -194,11 +255,12 @@ class _Sizes:
         scale = min(1.0, self.beta / max(float(lengths.max()), 1e-300))
         dual = -float(self.problem.loss.conjugate(-scale * v))
         radius = (2 * max(log.objective - dual, 0.0)) ** 0.5 * (1 + 1e-9)
+        self.accuracy = min(max(0.01 * log.gap, 1e-13), 1e-6)
         self.alive &= scale * lengths + radius * self.norm_bounds >= self.beta
         return False
 
     def direction(
-        self, sizes: Float[Tensor, "G"], images: Float[Tensor, "G p"], factor: Float[Tensor, "N N"]
+        self, sizes: Float[Tensor, "G"], images: Float[Tensor, "G p"]
     ) -> tuple[Tensor, Tensor, float, tuple[Tensor, float]]:
         """Blocks in the model, their change to its minimum over non-negative sizes, the slope of
         φ along it; and the same for a step along the gradient, should the first one fail."""
@@ -210,7 +272,7 @@ class _Sizes:
             entering = entering[gradient[entering].topk(most, largest=False).indices]
         index = torch.cat([torch.nonzero(on)[:, 0], entering])
         size, slope = sizes[index], gradient[index]
-        hessian = self.hessian(images[index], index, factor)
+        hessian = self.hessian(images[index], index)
         curvature = hessian.diagonal().clamp_min(1e-300)
         new = _least_non_negative(hessian, slope - hessian @ size)
         change = new - size
@@ -221,18 +283,16 @@ class _Sizes:
 
     def search(
         self, sizes: Tensor, index: Tensor, change: Tensor, slope: float, value: float
-    ) -> tuple[Tensor, Tensor, Tensor, float] | None:
-        """First of the steps 1, ½, ¼, … with sufficient decrease: sizes, factor, v, φ."""
+    ) -> tuple[Tensor, Tensor, float] | None:
+        """First of the steps 1, ½, ¼, … with sufficient decrease: sizes, v, φ."""
         length = 1.0
         for _ in range(_HALVINGS):
             moved = sizes.clone()
             moved[index] = (sizes[index] + length * change).clamp_min(0)
-            factor = self.factor(moved)
-            v = self.solve(factor)
-            reached = self.value(moved, v)
+            v, reached = self.solve(moved, self.accuracy)
             # φ is known to a few units of its last place; near the minimum the full step is right.
             if reached <= value + _SUFFICIENT * length * slope + 1e-14 * abs(value):
-                return moved, factor, v, reached
+                return moved, v, reached
             length *= 0.5
         return None
 
