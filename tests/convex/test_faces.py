@@ -1,4 +1,4 @@
-"""Exact polars of cones, against sampling, projections and the definition."""
+"""Polars of cones by branch and bound, against sampling, projections and the definition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 from fourviews import convex
 from fourviews.convex import faces
-from fourviews.convex.faces import ConeFaces, TooManyFaces
+from fourviews.convex.faces import ConeFaces
 
 CASES = {
     "plane": (6, 2),
@@ -20,6 +20,7 @@ CASES = {
     "row of zeros": (7, 3),
     "rank two of four": (7, 4),
     "grid": (9, 3),
+    "five dimensions": (8, 5),
 }
 
 
@@ -122,11 +123,34 @@ def test_facets_of_a_cube_of_hyperplanes():
     assert [len(rows) for rows in bounded] == [3] * 8
 
 
-def test_too_many_faces_is_said():
-    X = data("space")
+@pytest.mark.parametrize("most", [1, 10, 100])
+def test_a_search_that_is_cut_short_keeps_bounds_true(most):
+    X = np.random.default_rng(3).standard_normal((9, 4))
     masks = convex.arrangements(torch.from_numpy(X)).numpy()
-    with pytest.raises(TooManyFaces, match="more than 10"):
-        ConeFaces(X, masks, most=10)
+    M = blocks_of(X, masks, np.random.default_rng(1).standard_normal((len(X), 3)))
+    whole, short = ConeFaces(X, masks), ConeFaces(X, masks, most=most)
+    exact, _ = whole.polars(M)
+    bounds, directions = short.polars(M)
+    assert whole.complete and not short.complete
+    spectral = np.linalg.norm(M, ord=2, axis=(1, 2))
+    assert (bounds >= exact * (1 - 1e-12)).all() and (bounds <= spectral * (1 + 1e-9)).all()
+    assert (bounds > exact * (1 + 1e-6)).any()  # it was cut
+    reached = np.linalg.norm(np.einsum("pdc,pd->pc", M, directions), axis=1)
+    assert (reached <= exact * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-13, 1e-9, 1e-5])
+def test_equal_and_almost_equal_singular_values(apart):
+    """M with two or three equal singular values: every direction of a plane, or all, are maximal."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((7, 3))
+    masks = convex.arrangements(torch.from_numpy(X)).numpy()
+    Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    for values in ((1, 1 - apart, 0.3), (1, 1 - apart, 1 - 2 * apart), (1, 0.5, 0.5 - apart)):
+        M = np.broadcast_to(Q * np.array(values), (len(masks), 3, 3))
+        faces = ConeFaces(X, masks)
+        polars, directions = faces.polars(M)
+        check_polars(X, masks, M, polars, directions, rng)
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 
@@ -11,8 +12,9 @@ import pytest
 import torch
 
 from fourviews import convex
-from fourviews.convex.faces import TooManyFaces
+from fourviews.convex.faces import ConeFaces
 from fourviews.convex.solvers import log
+from fourviews.convex.solvers.relu_splitting import relu_bounds
 
 METHODS = ("fista", "splitting", "frank_wolfe")
 LAYOUTS = ("rows", "tokens", "pool")
@@ -190,16 +192,10 @@ def test_relu_with_several_outputs_closes(loss, layout, make_problem):
 
 
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
-def test_relu_relaxation_keeps_true_bounds(loss, make_problem, monkeypatch):
-    """What is left where the faces are too many to list."""
+def test_relu_relaxation_keeps_true_bounds(loss, make_problem):
     problem = make_problem("relu", loss, layout="rows", c=3, share=0.2, n=6, d=3, seed=2)
     closed = convex.solve(problem, tol=1e-4, progress=False)
-
-    def refuse(*args, **options):
-        raise TooManyFaces("too many")
-
-    monkeypatch.setattr("fourviews.convex.solvers.relu_several.ConeFaces", refuse)
-    solution = convex.solve(problem, progress=False)
+    solution = relu_bounds(problem, progress=False)
     assert solution.method == "gated relaxation"
     assert_consistent(solution)
     assert_network_matches(solution)
@@ -207,6 +203,22 @@ def test_relu_relaxation_keeps_true_bounds(loss, make_problem, monkeypatch):
     assert solution.objective >= closed.lower_bound
     relaxed = convex.reference(problem.gated_relaxation())
     assert solution.lower_bound == pytest.approx(relaxed.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+def test_relu_where_the_search_over_faces_is_cut_short(loss, make_problem, monkeypatch):
+    problem = make_problem("relu", loss, layout="rows", c=3, share=0.2, n=6, d=3, seed=2)
+    closed = convex.solve(problem, tol=1e-4, progress=False)
+    several = importlib.import_module("fourviews.convex.solvers.relu_several")
+    short = lambda rows, masks: ConeFaces(rows, masks, most=5)  # noqa: E731
+    monkeypatch.setattr(several, "ConeFaces", short)
+    solution = convex.solve(problem, tol=1e-9, progress=False)
+    assert_consistent(solution)
+    assert_network_matches(solution)
+    assert solution.lower_bound <= closed.objective
+    assert solution.objective >= closed.lower_bound
+    relaxed = convex.solve(problem.gated_relaxation(), tol=1e-7, progress=False)
+    assert solution.lower_bound >= relaxed.lower_bound * (1 - 1e-5)
 
 
 @pytest.mark.parametrize("c", [1, 2])

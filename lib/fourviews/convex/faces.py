@@ -1,4 +1,4 @@
-r"""Cone-constrained spectral norms of all cells of an arrangement, exactly, by their faces.
+r"""Cone-constrained spectral norms of all cells of an arrangement, by their faces.
 
 For a cell with cone :math:`C = \{u : Ku \ge 0\}` the polar of the quasi-nuclear norm is
 
@@ -9,12 +9,10 @@ the square root of the largest value of a convex quadratic form over a polyhedra
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["ConeFaces", "TooManyFaces"]
+__all__ = ["ConeFaces"]
 
 # Hyperplanes closer than this in direction are one, as in `arrangements`.
 _SAME_DIRECTION = 1e-9
@@ -22,23 +20,25 @@ _SAME_DIRECTION = 1e-9
 _FEASIBLE = 1e-7
 # Eigenvalues closer than this, relative to the largest, may have turned their vectors.
 _CLUSTER = 1e-6
-
-
-class TooManyFaces(ValueError):
-    """An arrangement has more candidates for faces than can be gone through."""
+# Rows of unit length are dependent if their least singular value is below this.
+_DEPENDENT = 1e-10
+# Faces that are looked at together.
+_PORTION = 100_000
 
 
 class ConeFaces:
-    r"""Faces of all cells of the arrangement of the rows of X.
+    r"""Branch and bound over the faces of the cells of the arrangement of the rows of X.
 
     A maximiser :math:`u^\star` lies in the relative interior of one face.  In the span of that
     face, :math:`\{u : K_Su = 0\}` with orthonormal basis B, it is a local maximum of
-    :math:`u^\top MM^\top u` on the sphere, so it is an eigenvector of
-    :math:`B^\top MM^\top B`.  So the polar is the largest eigenvalue, over all faces, that has a feasible
-    eigenvector.  (If its eigenspace has more dimensions, moving inside it keeps the value and
-    must leave the face, because a cone in the row space holds no line: a smaller face attains it as
-    well.)  A cell of an arrangement in general position has :math:`2(r-1)` facets on
-    average or fewer, so for rank r up to about five this is a few dozen eigenproblems a cell.
+    :math:`u^\top MM^\top u` on the sphere, and a quadratic form has no local maxima there but
+    the eigenvectors of the largest eigenvalue of :math:`B^\top MM^\top B`.  This eigenvalue is an upper bound for the face
+    and all smaller ones.  So: if its eigenvector lies in the cone, the face is settled; if the bound is
+    below what has been attained, or below a floor, it is left; else its facets are looked at, down to the rays.
+
+    If the two largest eigenvalues are too close to trust the vector, the facets are looked at
+    as well: the cone is pointed, so that a path in the plane of the two vectors must leave it, and on
+    that path the form is at least the second eigenvalue.  The difference of the two is added to the bound.
 
     Parameters
     ----------
@@ -46,18 +46,16 @@ class ConeFaces:
         Effective data matrix.
     masks : (P, N) bool array
         *All* patterns of its cells, as ``arrangements`` lists them.
-
-    Raises
-    ------
-    TooManyFaces
-        If the cells have more than ``most`` candidates for faces.
+    most : int
+        Faces of one dimension that a call of :meth:`polars` looks at.  Those with the largest
+        bounds come first; the others keep their bounds, and ``complete`` is then False.
     """
 
     def __init__(
         self,
         rows: Float[np.ndarray, "N p"],
         masks: Bool[np.ndarray, "P N"],
-        most: int = 3_000_000,
+        most: int = 1_000_000,
     ):
         rows = np.asarray(rows, dtype=np.float64)
         lengths = np.linalg.norm(rows, axis=1)
@@ -68,83 +66,130 @@ class ConeFaces:
         self.rank = int((singular > singular.max(initial=0.0) * 1e-12).sum())
         self.basis = right[: self.rank].T
         self.rows = unit @ self.basis
-        self.signs = np.where(np.asarray(masks)[:, kept], 1.0, -1.0)
-        self._faces(_facets(self.rows, self.signs > 0), most)
-
-    def _faces(self, facets: list[np.ndarray], most: int) -> None:
-        """Bases of all candidate spans and, for each codimension, pairs (cell, span)."""
-        self.spans: list[np.ndarray] = []
-        self.pairs: list[np.ndarray] = []
-        total = 0
-        for codimension in range(self.rank):
-            numbers: dict[tuple[int, ...], int] = {}
-            pairs: list[tuple[int, int]] = []
-            for cell, hyperplanes in enumerate(facets):
-                for chosen in itertools.combinations(hyperplanes.tolist(), codimension):
-                    pairs.append((cell, numbers.setdefault(chosen, len(numbers))))
-                if total + len(pairs) > most:
-                    raise TooManyFaces(f"the cells have more than {most:,} candidates for faces")
-            total += len(pairs)
-            normals = self.rows[np.array(list(numbers), dtype=int).reshape(len(numbers), -1)]
-            if codimension == 0:
-                spans = np.eye(self.rank)[None]
-            else:
-                # Dependent rows leave part of their kernel, in which the candidates are as good
-                # as any; the whole of it belongs to a smaller choice.
-                spans = np.linalg.svd(normals, full_matrices=True)[2][:, codimension:]
-                spans = np.swapaxes(spans, 1, 2)
-            self.spans.append(spans)
-            self.pairs.append(np.array(pairs, dtype=int).reshape(-1, 2))
+        self.positive = np.asarray(masks)[:, kept].astype(bool)
+        facets = _facets(self.rows, self.positive)
+        self.facet_count = np.array([len(rows) for rows in facets], dtype=int)
+        self.facets = np.zeros((len(facets), self.facet_count.max(initial=0)), dtype=int)
+        for cell, hyperplanes in enumerate(facets):
+            self.facets[cell, : len(hyperplanes)] = hyperplanes
+        self.most, self.complete = most, True
 
     def polars(
         self, blocks: Float[np.ndarray, "P p q"], floor: float = 0.0
     ) -> tuple[Float[np.ndarray, "P"], Float[np.ndarray, "P p"]]:
-        r"""Upper bounds on :math:`\|M_j\|^\circ_{C_j}`, equal up to rounding, and unit maximisers.
+        r"""Upper bounds on :math:`\|M_j\|^\circ_{C_j}` and unit vectors of the cones.
 
-        Cells whose spectral norm, an upper bound, is at most ``floor`` keep that norm, with
-        direction zero.  So do cells where eigenvalues cluster and no vector can be trusted.
+        The bound of a cell is attained by its vector, up to rounding, if it is above ``floor``
+        and if ``complete`` is True after the call.  A cell with nothing above the floor has a
+        bound of at most the floor, its norm where that is less, and vector zero.
         """
         blocks = np.einsum("pr,jpq->jrq", self.basis, blocks)
         forms = blocks @ np.swapaxes(blocks, 1, 2)
         # The norm of a computed form is known up to a few units of its last place.
         whole = np.linalg.eigvalsh(forms)[:, -1].clip(0) if self.rank else np.zeros(len(blocks))
-        open_cells = whole > floor**2
-        best = np.where(open_cells, 0.0, whole)
-        attained = np.zeros(len(blocks))
-        direction = np.zeros((len(blocks), self.rank))
-        for spans, pairs in zip(self.spans, self.pairs, strict=True):
-            pairs = pairs[open_cells[pairs[:, 0]]]
-            if not len(pairs):
-                continue
-            cells, basis = pairs[:, 0], spans[pairs[:, 1]]
-            values, vectors = np.linalg.eigh(np.swapaxes(basis, 1, 2) @ forms[cells] @ basis)
-            gaps = np.abs(np.diff(values, axis=1)) <= _CLUSTER * whole[cells][:, None]
-            clustered = np.zeros(values.shape, dtype=bool)
-            clustered[:, 1:] |= gaps
-            clustered[:, :-1] |= gaps
-            vectors = basis @ vectors
-            for k in range(values.shape[1]):
-                value = values[:, k]
-                candidate = np.flatnonzero(value > np.minimum(best, whole)[cells])
-                if not len(candidate):
-                    continue
-                u = vectors[candidate, :, k]
-                inner = (u @ self.rows.T) * self.signs[cells[candidate]]
-                for side in (1.0, -1.0):
-                    feasible = (side * inner).min(axis=1, initial=np.inf) >= -_FEASIBLE
-                    _raise(
-                        attained,
-                        direction,
-                        cells[candidate[feasible]],
-                        value[candidate[feasible]],
-                        side * u[feasible],
-                    )
-                # What cannot be decided counts for the bound, never as a direction.
-                sure = candidate[clustered[candidate, k]]
-                np.maximum.at(best, cells[sure], value[sure])
-            np.maximum(best, attained, out=best)
+        search = _Search(self, forms, whole, floor**2)
+        nodes = np.flatnonzero(whole > floor**2)
+        chosen = np.zeros((len(nodes), 0), dtype=int)
+        bounds = whole[nodes]
+        search.left[whole <= floor**2] = whole[whole <= floor**2]
+        self.complete = True
+        for _ in range(self.rank):
+            if len(nodes) > self.most:
+                self.complete = False
+                order = np.argsort(-bounds, kind="stable")
+                rest = order[self.most :]
+                np.maximum.at(search.left, nodes[rest], bounds[rest])
+                nodes, chosen = nodes[order[: self.most]], chosen[order[: self.most]]
+            found = [
+                search.look(nodes[i : i + _PORTION], chosen[i : i + _PORTION])
+                for i in range(0, len(nodes), _PORTION)
+            ]
+            if not found:
+                break
+            nodes, chosen, bounds = (np.concatenate(part) for part in zip(*found, strict=True))
+            # What was attained meanwhile settles some of them.
+            open_nodes = bounds > search.attained[nodes]
+            nodes, chosen, bounds = self._smaller(
+                nodes[open_nodes], chosen[open_nodes], bounds[open_nodes]
+            )
+        best = np.maximum(search.left, search.attained + search.slack)
         slack = 1.0 + 8 * max(blocks.shape[1:], default=1) * np.finfo(float).eps
-        return np.sqrt(best.clip(0)) * slack, direction @ self.basis.T
+        best = np.minimum(best, whole)  # the norm is a bound, too
+        return np.sqrt(best.clip(0)) * slack, search.direction @ self.basis.T
+
+    def _smaller(
+        self, nodes: np.ndarray, chosen: np.ndarray, bounds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The faces with one more facet chosen, behind the last one: each set comes once."""
+        last = chosen[:, -1] if chosen.shape[1] else np.full(len(nodes), -1)
+        count = self.facet_count[nodes] - 1 - last
+        parent = np.repeat(np.arange(len(nodes)), count)
+        behind = np.arange(len(parent)) - np.repeat(np.cumsum(count) - count, count)
+        added = last[parent] + 1 + behind
+        return nodes[parent], np.column_stack([chosen[parent], added]), bounds[parent]
+
+
+class _Search:
+    """What one call of ``polars`` knows of each cell; values are squares of norms."""
+
+    def __init__(self, faces: ConeFaces, forms: np.ndarray, whole: np.ndarray, floor: float):
+        self.faces, self.forms, self.whole, self.floor = faces, forms, whole, floor
+        self.attained = np.zeros(len(forms))
+        self.direction = np.zeros((len(forms), faces.rank))
+        self.left = np.zeros(len(forms))  # largest bound of a face that is not looked into
+        self.slack = np.zeros(len(forms))  # for eigenvalues that cluster
+
+    def look(self, nodes: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Settle faces or return them, with their bounds, to be divided."""
+        faces = self.faces
+        hyperplanes = faces.facets[nodes[:, None], chosen]
+        spans, fine = _spans(faces.rows, hyperplanes)
+        nodes, chosen, spans = nodes[fine], chosen[fine], spans[fine]
+        values, vectors = np.linalg.eigh(np.swapaxes(spans, 1, 2) @ self.forms[nodes] @ spans)
+        bounds = values[:, -1].clip(0)
+        low = bounds <= self.floor
+        np.maximum.at(self.left, nodes[low], bounds[low])
+        above = ~low & (bounds > self.attained[nodes])
+        nodes, chosen, bounds, values = nodes[above], chosen[above], bounds[above], values[above]
+        u = (spans[above] @ vectors[above][:, :, -1:])[:, :, 0]
+        inner = u @ faces.rows.T
+        inner = np.where(faces.positive[nodes], inner, -inner)
+        up = inner.min(axis=1, initial=np.inf) >= -_FEASIBLE
+        down = inner.max(axis=1, initial=-np.inf) <= _FEASIBLE
+        inside = up | down
+        _raise(
+            self.attained,
+            self.direction,
+            nodes[inside],
+            bounds[inside],
+            np.where(up[:, None], u, -u)[inside],
+        )
+        nodes, chosen, bounds, values = (x[~inside] for x in (nodes, chosen, bounds, values))
+        if values.shape[1] > 1:
+            gap = bounds - values[:, -2]
+            close = gap <= _CLUSTER * self.whole[nodes]
+            np.maximum.at(self.slack, nodes[close], gap[close])
+        return nodes, chosen, bounds
+
+
+def _spans(
+    rows: Float[np.ndarray, "N r"], hyperplanes: np.ndarray
+) -> tuple[Float[np.ndarray, "F r m"], Bool[np.ndarray, "F"]]:
+    """Orthonormal bases of the kernels of chosen rows, and which choices are independent.
+
+    The span of a face is the kernel of independent rows, each part of which is independent, too:
+    dependent choices need no look.
+    """
+    r, k = rows.shape[1], hyperplanes.shape[1]
+    if k == 0:
+        return np.broadcast_to(np.eye(r), (len(hyperplanes), r, r)), np.ones(
+            len(hyperplanes), dtype=bool
+        )
+    different, which = np.unique(hyperplanes, axis=0, return_inverse=True)
+    _, singular, right = np.linalg.svd(rows[different], full_matrices=True)
+    spans = np.swapaxes(right[:, k:], 1, 2)
+    which = which.reshape(-1)
+    return spans[which], (singular[:, -1] > _DEPENDENT)[which]
 
 
 def _raise(attained, direction, cells, values, vectors) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .faces import ConeFaces, TooManyFaces
+from .faces import ConeFaces
 from .problem import Problem
 from .solution import Solution
 from .solvers import solve
@@ -25,7 +25,7 @@ def largest_beta(problem: Problem) -> float:
     on and for none below.  Computed in float64 and rounded up.
 
     Exact for linear and gated ReLU, for ReLU with one column and all patterns, and with several
-    columns while the faces of the cells can be listed.  Elsewhere it is an upper bound: zero is
+    columns while the search over the faces of all cells is complete.  Elsewhere it is an upper bound: zero is
     optimal from there on, perhaps earlier.  Proved in the toolbox lesson from weak duality
     (Rockafellar 1970); the polar for ReLU is that of Sahiner et al. (2022), (5).
 
@@ -41,10 +41,7 @@ def largest_beta(problem: Problem) -> float:
     exact = problem.to(torch.float64)
     residual = exact.loss.gradient(torch.zeros_like(exact.loss.target))
     if exact.cones and exact.all_patterns and exact.block_shape[1] > 1:
-        try:
-            faces = ConeFaces(exact.effective_matrix(), exact.masks.cpu().numpy() > 0)
-        except TooManyFaces:
-            return exact.polar(residual)
+        faces = ConeFaces(exact.effective_matrix(), exact.masks.cpu().numpy() > 0)
         return float(faces.polars(exact.adjoint(residual).cpu().numpy())[0].max(initial=0.0))
     return exact.polar(residual)
 

@@ -11,10 +11,11 @@ from ..certificates import relative_gap
 from ..faces import ConeFaces
 from ..problem import Problem
 from ..solution import Neurons, Solution, objective_at_zero
-from .fista import iterate
+from .fista import fista, iterate
 from .log import Log
 from .relu_corrective import relu_solution
 from .relu_splitting import descend
+from .splitting import splitting
 
 __all__ = ["relu_neurons"]
 
@@ -86,8 +87,10 @@ def relu_neurons(
     network, and solves again; then each cell contributes its most violated neuron, the maximiser of
     :math:`\|M_j^\top u\|` over its cone for the gradient's block :math:`M_j`, found by
     :class:`~fourviews.convex.faces.ConeFaces`.  The largest of these maxima also gives the
-    lower bound.  What is NP-hard in general is done here by enumeration: the work grows with the
-    number of cells and of their faces, both exponential in the rank of F and polynomial in N.
+    lower bound.  What is NP-hard in general is done here by enumeration and bounding: the work grows
+    with the number of cells and of their faces, both exponential in the rank of F and polynomial in N.
+    Where the search over faces had to leave some, and the gap stays open, the optimum of the
+    gated relaxation is tried as a bound, too.
 
     Parameters
     ----------
@@ -97,9 +100,14 @@ def relu_neurons(
 
     Raises
     ------
-    TooManyFaces
-        If there are too many faces; :func:`solve` then takes a relaxation.
+    ValueError
+        If activation, patterns or beta are others.
     """
+    if not (problem.cones and problem.all_patterns and problem.beta > 0):
+        raise ValueError(
+            'relu_neurons needs activation "relu", all patterns (neither gates nor n_gates) and '
+            f"beta > 0, got {problem!r}"
+        )
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     faces = ConeFaces(exact.effective_matrix(), exact.masks.numpy() > 0)
     log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit, patience=_PATIENCE)
@@ -131,6 +139,12 @@ def relu_neurons(
             units = torch.cat([units, improved.first / lengths])
             V = torch.cat([torch.zeros_like(V), improved.second * lengths])
             units, V = _over(exact, units, V, accuracy)
+        if not faces.complete and log.gap > tol:
+            relaxed = exact.gated_relaxation()
+            gated = (splitting if relaxed.loss.name == "squared" else fista)(
+                relaxed, tol=max(0.1 * tol, 1e-6), progress=False, time_limit=time_limit
+            )
+            log.record(iteration, neurons, objective, prediction, bound=gated.lower_bound)
     finally:
         log.close()
     return relu_solution(problem, log, tol, iteration, "fully corrective")

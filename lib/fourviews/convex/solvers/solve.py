@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from ..faces import TooManyFaces
 from ..problem import Problem, _is_integer, _is_number, _one_of
 from ..solution import Solution
 from .factored import factored
@@ -60,11 +59,10 @@ def solve(
                     ``"splitting"`` on cones                   closes; with ``gates`` or
                                                                ``n_gates`` a bound for every
                                                                neuron: may stay open
-    relu, several   fully corrective (auto), while the cells'  exact polars of all cones:
-                    faces can be listed                        closes
-                    relaxation and descent (auto beyond)       gated problem on all patterns,
-                                                               or a bound for every neuron:
-                                                               may stay open
+    relu, several   fully corrective (auto)                    polars of all cones by branch
+                                                               and bound: closes
+                    relaxation and descent (auto with          a bound for every neuron: may
+                    ``gates`` or ``n_gates``)                  stay open
     ==============  =========================================  =============================
 
     ReLU with ``beta=0`` takes relaxation and descent: without regularisation the cones cost
@@ -142,8 +140,5 @@ def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:
     if problem.block_shape[1] == 1:
         return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
     if problem.all_patterns:
-        try:
-            return relu_neurons(problem, **common)
-        except TooManyFaces:
-            pass
+        return relu_neurons(problem, **common)
     return relu_bounds(problem, **common)
