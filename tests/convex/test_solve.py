@@ -13,6 +13,7 @@ import torch
 
 from fourviews import convex
 from fourviews.convex.faces import ConeFaces
+from fourviews.convex.solution import Neurons
 from fourviews.convex.solvers import log
 from fourviews.convex.solvers.relu_splitting import relu_bounds
 
@@ -606,3 +607,27 @@ def test_relu_ends_where_precision_ends(seed: int) -> None:
     assert solution.iterations < 500
     assert solution.relative_gap < 1e-9
     assert solution.converged == (solution.relative_gap == 0)
+
+
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+def test_fewer_neurons_compute_the_same_with_no_more_decay(loss, make_problem):
+    several = importlib.import_module("fourviews.convex.solvers.relu_several")
+    problem = make_problem("relu", loss, layout="rows", c=2, n=5, d=3, seed=1)
+    g = torch.Generator().manual_seed(0)
+    first = torch.randn(60, 3, generator=g, dtype=torch.float64)
+    second = torch.randn(60, 2, generator=g, dtype=torch.float64)
+    first[7], second[7] = 2 * first[3], -second[3]  # two that cancel, and a weak one
+    first[9] *= 1e-6
+    many = Neurons(first, second, problem.pattern_of(first))
+    network = lambda units: problem.hidden_layers(units.first, units.second, None)  # noqa: E731
+    balanced = first.norm(dim=1).mul(second.norm(dim=1)).sum()
+    few = several.fewer_neurons(problem, many, problem.network_objective(network(many)))
+    assert len(few.first) <= 5 * 2 + 1
+    with torch.no_grad():
+        assert torch.allclose(network(few)(problem.X), network(many)(problem.X), atol=1e-9)
+    norm = float(few.first.norm(dim=1).mul(few.second.norm(dim=1)).sum())
+    assert norm == pytest.approx(float(balanced), rel=1e-8)
+    # A limit that it cannot keep leaves everything as it was.
+    assert several.fewer_neurons(problem, many, 0.0) is many
+    none = Neurons(first[:0], second[:0], many.block[:0])
+    assert several.fewer_neurons(problem, none, 0.0) is none

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.optimize import nnls
 from torch import Tensor
 
 from ..certificates import relative_gap
@@ -145,9 +146,46 @@ def relu_neurons(
                 relaxed, tol=max(0.1 * tol, 1e-6), progress=False, time_limit=time_limit
             )
             log.record(iteration, neurons, objective, prediction, bound=gated.lower_bound)
+        log.best = fewer_neurons(exact, log.best, log.objective * (1 + 1e-2 * tol))
     finally:
         log.close()
     return relu_solution(problem, log, tol, iteration, "fully corrective")
+
+
+def fewer_neurons(problem: Problem, neurons: Neurons, most: float) -> Neurons:
+    r"""At most N·c + 1 of the neurons, rescaled, that compute the same outputs (N·c numbers) with
+    the same norm, if the objective stays within ``most``; else the neurons as they came.
+
+    Weights :math:`w \ge 0` with :math:`\sum_kw_kF_k = \sum_kF_k` and :math:`\sum_kw_ka_k = \sum_ka_k`, for the outputs
+    :math:`F_k` and norms :math:`a_k`, need no more positive entries than equations (Carathéodory);
+    an active-set method for non-negative least squares ends at independent columns.
+    """
+    m = len(neurons.first)
+    if m < 2:
+        return neurons
+    masks = (problem.first_layer(neurons.first) >= 0).to(neurons.first.dtype)
+    outputs = torch.stack(
+        [
+            problem._pooled(problem.lifted(torch.outer(u, v)[None], mask[None])).ravel()
+            for u, v, mask in zip(neurons.first, neurons.second, masks, strict=True)
+        ],
+        dim=1,
+    ).numpy()
+    norms = (neurons.first.norm(dim=1) * neurons.second.norm(dim=1)).numpy()
+    scale = np.abs(outputs).max()
+    if scale == 0:
+        return neurons
+    columns = np.vstack([outputs / scale, norms / norms.max()])
+    try:
+        weights, _ = nnls(columns, columns.sum(axis=1))
+    except RuntimeError:
+        return neurons  # too many exchanges: columns that are almost equal
+    kept = np.flatnonzero(weights > 1e-12 * weights.max(initial=0.0))
+    weights = weights[kept]
+    root = torch.from_numpy(np.sqrt(weights))[:, None]
+    fewer = Neurons(neurons.first[kept] * root, neurons.second[kept] * root, neurons.block[kept])
+    network = problem.hidden_layers(fewer.first, fewer.second, None)
+    return fewer if problem.network_objective(network) <= most else neurons
 
 
 def _over(problem: Problem, units: Tensor, V: Tensor, tol: float) -> tuple[Tensor, Tensor]:
