@@ -36,7 +36,7 @@ def newton(
     r"""Solve a linear or gated-ReLU problem with one output column and squared loss.
 
     With one column the norm is a sum of lengths, and
-    :math:`\|z\| = \min_{\eta > 0} \tfrac12(\|z\|^2/\eta + \eta)`.  For fixed sizes η the blocks are
+    :math:`\|z\| = \inf_{\eta > 0} \tfrac12(\|z\|^2/\eta + \eta)`.  For fixed sizes η the blocks are
     a ridge regression; what is left is a smooth convex function of one number a block
     (multiple kernel learning; Bach, Lanckriet and Jordan 2004):
 
