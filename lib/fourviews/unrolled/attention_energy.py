@@ -56,7 +56,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .distances import half_squared_distances
-from .energy import Energy
+from .energy import Energy, Majoriser
 from .pairs import check_tokens, pair_weights
 from .rho import Rho, as_rho
 
@@ -110,6 +110,7 @@ class AttentionEnergy(Energy):
             raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, r)")
         self.confinement, self.anchoring = float(confinement), float(anchoring)
         self.weight, self.graph, self.tokens, self.anchor = weight, graph, tokens, anchor
+        self._norm: Tensor | None = None  # of the weight, computed when first needed
 
     # --- what the current tokens say -------------------------------------------------------------
 
@@ -199,7 +200,9 @@ class AttentionEnergy(Energy):
         r""":math:`(2LU + \lambda U + \mu(U - XW))W^\top`."""
         Y, pairs = self._prepare(Y)
         w = self._value_and_weights(Y, pairs)[1]
-        force = self._force(Y, w)
+        return self._to_tokens(self._force(Y, w))
+
+    def _to_tokens(self, force: Tensor) -> Tensor:
         return force if self.weight is None else (force @ self.weight) @ self.weight.mT
 
     def _force(self, Y: Tensor, w: Tensor) -> Tensor:
@@ -226,8 +229,21 @@ class AttentionEnergy(Energy):
             rows = torch.where(better, other, rows)
         rows = rows + self.confinement + self.anchoring
         if self.weight is not None:
-            rows = rows * torch.linalg.matrix_norm(self.weight, 2).square()
+            if self._norm is None:
+                self._norm = torch.linalg.matrix_norm(self.weight, 2)
+            rows = rows * self._norm.square()
         return rows
+
+    def majoriser(self, Y: Float[Tensor, "*batch n d"]) -> Majoriser:
+        """The quadratic with row curvatures above E, from one matrix of weights."""
+        clean, pairs = self._prepare(Y)
+        value, w = self._value_and_weights(clean, pairs)
+        return Majoriser(
+            Y,
+            value + self._quadratic_terms(clean),
+            self._to_tokens(self._force(clean, w)),
+            self._curvature(w),
+        )
 
     @property
     def semidefinite(self) -> bool:

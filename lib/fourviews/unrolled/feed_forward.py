@@ -42,6 +42,7 @@ class FeedForwardEnergy(TokenEnergy):
             raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, d)")
         eye = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
         self.weight = weight
+        self._top: Tensor | None = None  # computed when first needed
         self.hessian = eye + 0.5 * (weight + weight.mT)
 
     def per_token(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n"]:
@@ -54,8 +55,9 @@ class FeedForwardEnergy(TokenEnergy):
 
     def curvature(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n 1"]:
         """Largest eigenvalue of H in size; it is exact, the energy being quadratic."""
-        top = torch.linalg.matrix_norm(self.hessian, 2)
-        return top.expand(*Y.shape[:-1], 1)
+        if self._top is None:
+            self._top = torch.linalg.eigvalsh(self.hessian).abs().max()
+        return self._top.expand(*Y.shape[:-1], 1)
 
     def linear_map(self, step_size: float) -> Float[Tensor, "d d"]:
         r""":math:`W_f^s = I - \alpha H`, the map that a gradient step is."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 __all__ = ["PROXIMAL_MAPS", "NonNegative", "ProximalMap", "proximal_kind", "proximal_penalty"]
@@ -25,16 +25,27 @@ class NonNegative:
     r"""Indicator of the non-negative orthant; its proximal map is ReLU, for every step size.
 
     The same holds in any metric that scales coordinates, as the steps here use.
+
+    Parameters
+    ----------
+    tokens
+        ``True`` where there is a token, ``(..., n)``; padding may be anything.
     """
+
+    def __init__(self, tokens: Bool[Tensor, "*batch n"] | None = None) -> None:
+        self.tokens = tokens
 
     def value(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch"]:
         """0 inside, infinity outside."""
-        outside = (Y < 0).any(-1).any(-1)
-        return torch.where(outside, float("inf"), 0.0).to(Y.dtype)
+        outside = (Y < 0).any(-1)
+        if self.tokens is not None:
+            outside = outside & self.tokens
+        return torch.where(outside.any(-1), float("inf"), 0.0).to(Y.dtype)
 
     def prox(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         """ReLU, the nearest point."""
-        return torch.relu(Y)
+        nearest = torch.relu(Y)
+        return nearest if self.tokens is None else torch.where(self.tokens[..., None], nearest, Y)
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,18 @@ def layer_norm(
     far from the whole sphere; it stays 0.
     """
     check_tokens(Y)
+    if Y.shape[-1] == 0:
+        return Y
+    noise = 4 * torch.finfo(Y.dtype).eps * Y.abs().amax(-1, keepdim=True)
     if centre:
         Y = Y - Y.mean(-1, keepdim=True)
-    # Scaled first, so that squares neither overflow nor vanish.
-    size = Y.abs().amax(-1, keepdim=True) if Y.shape[-1] else Y.new_ones((*Y.shape[:-1], 1))
-    Y = Y / torch.where(size > 0, size, 1)
+    # Scaled first, so that squares neither overflow nor vanish; what is left of a token equal to
+    # its mean is rounding, and has no direction.
+    size = Y.abs().amax(-1, keepdim=True)
+    usable = size > noise if centre else size > 0
+    Y = torch.where(usable, Y / torch.where(usable, size, 1), 0)
+    if centre:  # again: what the first subtraction left was small beside the token, not beside this
+        Y = Y - Y.mean(-1, keepdim=True)
     norm = Y.norm(dim=-1, keepdim=True)
     return Y.shape[-1] ** 0.5 * Y / torch.where(norm > 0, norm, 1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -79,7 +78,16 @@ class SumEnergy(Energy):
 
     def majoriser(self, Y: Float[Tensor, "*batch n d"]) -> Majoriser:
         """Quadratic above the smooth part."""
-        return Majoriser(Y, self.smooth_value(Y), self.gradient(Y), self.curvature(Y))
+        parts = [term.majoriser(Y) for term in self.terms]
+        total = parts[0]
+        for part in parts[1:]:
+            total = Majoriser(
+                Y,
+                total.value + part.value,
+                total.gradient + part.gradient,
+                total.curvature + part.curvature,
+            )
+        return total
 
     def step(
         self, Y: Float[Tensor, "*batch n d"], relaxation: float = 1.0
@@ -93,7 +101,5 @@ class SumEnergy(Energy):
         """
         if not 0 <= relaxation <= 2:
             raise ValueError(f"relaxation is {relaxation}; it needs to lie in [0, 2]")
-        g, c = self.gradient(Y), self.curvature(Y)
-        positive = c > 0
-        new = Y - torch.where(positive, relaxation * g / torch.where(positive, c, 1), 0)
+        new = self.majoriser(Y).minimiser(relaxation)
         return new if self.constraint is None else self.constraint.prox(new)

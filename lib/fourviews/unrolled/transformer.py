@@ -154,7 +154,7 @@ class UnrolledTransformer(nn.Module):
             anchoring=self.anchoring,
         )
         linear = FeedForwardEnergy(self.feed_forward[index](), tokens=tokens)
-        return SumEnergy((attention, linear), NonNegative() if self.relu else None)
+        return SumEnergy((attention, linear), NonNegative(tokens) if self.relu else None)
 
     def move(self, energy: SumEnergy, Y: Float[Tensor, "*batch n d"]) -> Tensor:
         """The layer's step before φ's proximal map."""
@@ -194,22 +194,16 @@ class UnrolledTransformer(nn.Module):
         check_tokens(X, "X")
         Y, before, after = X, [], []
         for layer in range(self.layers):
-            energy = self.energy(layer, X, tokens)
+            if layer == 0 or not self.tied:
+                energy = self.energy(layer, X, tokens)
             new = self._finish(self.move(energy, Y), Y, tokens)
             if return_energies:
-                before.append(_value(energy, Y, tokens))
-                after.append(_value(energy, new, tokens))
+                known = self.tied and layer > 0
+                before.append(after[-1] if known else energy.value(Y))
+                after.append(energy.value(new))
             Y = new
         if not return_energies:
             return Y
         empty = X.new_zeros((0, *X.shape[:-2]))
         stack = (lambda xs: torch.stack(xs)) if before else (lambda xs: empty)
         return Y, LayerEnergies(stack(before), stack(after))
-
-
-def _value(energy: SumEnergy, Y: Tensor, tokens: Tensor | None) -> Tensor:
-    total = energy.smooth_value(Y)
-    if energy.constraint is None:
-        return total
-    present = Y if tokens is None else torch.where(tokens[..., None], Y, 0)
-    return total + energy.constraint.value(present)
