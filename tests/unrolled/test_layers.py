@@ -185,7 +185,9 @@ def common_metric(share: float) -> int:
         B = torch.randn(d, d, generator=generator, dtype=torch.float64)
         H = 3 * B @ B.mT / d
         top = torch.linalg.eigvalsh(H)[-1]
-        attend = AttentionEnergy(confinement=1.0)
+        # An anchor keeps the two minimisers apart; without it every case would descend.
+        X = torch.randn(Y.shape, generator=generator, dtype=torch.float64)
+        attend = AttentionEnergy(anchor=X, anchoring=1.0)
         linear = FeedForwardEnergy(H - torch.eye(d, dtype=torch.float64))
         M = 2 * attend.weights(Y).sum(-1, keepdim=True) + 1
         lipschitz_g = top / M.amin((-2, -1))
@@ -197,7 +199,8 @@ def common_metric(share: float) -> int:
         sure = size_f <= share * size_h / (alpha[:, 0, 0] * lipschitz_g)
         before = attend.value(Y) + linear.value(Y)
         after = attend.value(new) + linear.value(new)
-        slack = 1e-12 * (Y.shape[1] ** 2 + (M.amax((-2, -1)) + top) * Y.square().sum((-2, -1)))
+        size = (M.amax((-2, -1)) + top) * (Y.square() + X.square()).sum((-2, -1))
+        slack = 1e-12 * (Y.shape[1] ** 2 + size)
         assert bool((after <= before + slack)[sure].all())
         held += int(sure.sum())
     return held
@@ -207,6 +210,12 @@ def common_metric(share: float) -> int:
 @pytest.mark.claim("opt-19/region", verdict="corrected")
 def test_opt_15_alternating_steps_in_the_metric_of_attention() -> None:
     assert common_metric(1.0) > 50_000
+
+
+@pytest.mark.mutation("opt-15")
+def test_opt_15_without_the_condition_it_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        common_metric(float("inf"))
 
 
 @pytest.mark.mutation("opt-15")
@@ -567,7 +576,7 @@ def test_model_trains(step) -> None:
         loss.backward()
         assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
         optimiser.step()
-        losses.append(float(loss))
+        losses.append(float(loss.detach()))
     assert losses[-1] < 0.7 * losses[0]
     assert torch.equal(out[~tokens], X[~tokens])
 
@@ -605,4 +614,6 @@ def test_bad_models() -> None:
     out, energies = empty(torch.ones(2, 4, 3), return_energies=True)
     assert torch.equal(out, torch.ones(2, 4, 3)) and energies.before.shape == (0, 2)
     assert descent_certificate(empty, torch.ones(4, 3)) == []
+    for certificate in descent_certificate(UnrolledTransformer(3, 2), torch.ones(2, 0, 3)):
+        assert certificate.status() == ["guaranteed", "guaranteed"]
     assert attention_energy(torch.ones(4, 3)) == -16

@@ -110,7 +110,7 @@ class AttentionEnergy(Energy):
             raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, r)")
         self.confinement, self.anchoring = float(confinement), float(anchoring)
         self.weight, self.graph, self.tokens, self.anchor = weight, graph, tokens, anchor
-        self._norm: Tensor | None = None  # of the weight, computed when first needed
+        self._norm: tuple[int, Tensor] | None = None
 
     # --- what the current tokens say -------------------------------------------------------------
 
@@ -229,10 +229,20 @@ class AttentionEnergy(Energy):
             rows = torch.where(better, other, rows)
         rows = rows + self.confinement + self.anchoring
         if self.weight is not None:
-            if self._norm is None:
-                self._norm = torch.linalg.matrix_norm(self.weight, 2)
-            rows = rows * self._norm.square()
+            rows = rows * self._weight_norm().square()
         return rows
+
+    def _weight_norm(self) -> Tensor:
+        """Spectral norm of the weight, kept while the weight does not change.
+
+        With gradients on it is computed anew, since a kept one would tie graphs together.
+        """
+        weight = self.weight
+        if (torch.is_grad_enabled() and weight.requires_grad) or weight.is_inference():
+            return torch.linalg.matrix_norm(weight, 2)
+        if self._norm is None or self._norm[0] != weight._version:
+            self._norm = weight._version, torch.linalg.matrix_norm(weight, 2)
+        return self._norm[1]
 
     def majoriser(self, Y: Float[Tensor, "*batch n d"]) -> Majoriser:
         """The quadratic with row curvatures above E, from one matrix of weights."""

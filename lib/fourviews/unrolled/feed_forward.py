@@ -42,7 +42,7 @@ class FeedForwardEnergy(TokenEnergy):
             raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, d)")
         eye = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
         self.weight = weight
-        self._top: Tensor | None = None  # computed when first needed
+        self._top: Tensor | None = None
         self.hessian = eye + 0.5 * (weight + weight.mT)
 
     def per_token(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n"]:
@@ -55,9 +55,12 @@ class FeedForwardEnergy(TokenEnergy):
 
     def curvature(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n 1"]:
         """Largest eigenvalue of H in size; it is exact, the energy being quadratic."""
-        if self._top is None:
-            self._top = torch.linalg.eigvalsh(self.hessian).abs().max()
-        return self._top.expand(*Y.shape[:-1], 1)
+        top = self._top
+        if top is None:
+            top = torch.linalg.eigvalsh(self.hessian).abs().max()
+            if not top.requires_grad:  # the Hessian is this object's own, and does not change
+                self._top = top
+        return top.expand(*Y.shape[:-1], 1)
 
     def linear_map(self, step_size: float) -> Float[Tensor, "d d"]:
         r""":math:`W_f^s = I - \alpha H`, the map that a gradient step is."""
