@@ -133,13 +133,13 @@ def test_opt_02_proximal_map_is_a_layer(name) -> None:
 @pytest.mark.parametrize("name", list(SIGMAS))
 def test_opt_02_the_layer_lowers_the_energy(name) -> None:
     energy = MLPEnergy(randn(1, 4, 4), randn(2, 4), name)
-    Y = energy.step(3 * randn(0, 5000, 1, 4))  # a point where the energy is finite
+    Y = energy.step(3 * randn(0, 35_000, 1, 4))  # a point where the energy is finite
     for _ in range(3):
         Z = energy.step(Y)
         before, after = energy.value(Y), energy.value(Z)
         fall = 0.5 * (Z - Y).square().sum((-2, -1))
         finite = torch.isfinite(before)
-        assert int(finite.sum()) > 2500
+        assert int(finite.sum()) > 17_500
         slack = 1e-10 * (1 + before.abs())
         assert bool((after <= before - fall + slack)[finite].all())
         Y = Z
@@ -415,12 +415,13 @@ def test_opt_16_a_wrong_penalty_is_noticed() -> None:
 
 @pytest.mark.parametrize("relaxation", [0.3, 1.0, 2.0])
 @pytest.mark.parametrize("relu", [False, True])
-def test_sum_never_rises(relu, relaxation) -> None:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_sum_never_rises(dtype, relu, relaxation) -> None:
     seen = 0
-    for Y, generator in batches(100_000, torch.float64):
+    for Y, generator in batches(100_000, dtype):
         d = Y.shape[-1]
-        H = torch.randn(d, d, generator=generator, dtype=torch.float64)
-        W = torch.randn(d, 3, generator=generator, dtype=torch.float64)
+        H = torch.randn(d, d, generator=generator).to(dtype)
+        W = torch.randn(d, 3, generator=generator).to(dtype)
         energy = SumEnergy(
             (
                 AttentionEnergy(confinement=0.5, weight=W),
@@ -435,7 +436,8 @@ def test_sum_never_rises(relu, relaxation) -> None:
         before, after = energy.value(Y), energy.value(Z)
         # The largest of the cancelling terms sets the rounding.
         size = energy.curvature(Y).amax((-2, -1)) * (Y.square() + Z.square()).sum((-2, -1))
-        assert bool((after <= before + 1e-12 * (1 + size)).all())
+        slack = 16 * torch.finfo(dtype).eps * (Y.shape[1] ** 2 + size)
+        assert bool((after <= before + slack).all())
         seen += len(Y)
     assert seen >= 100_000
     with pytest.raises(ValueError, match="relaxation"):

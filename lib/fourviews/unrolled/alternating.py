@@ -138,6 +138,8 @@ class AlternatingStep:
         u and y⁺.
     before, after
         h (plus φ) at y and at y⁺.
+    rounding
+        What the two computed values may be off by: 16 ε times the sizes of f and g.
     noise_ratio
         :math:`\|\Delta\|/\|\nabla h\|`, the δ of the source's definition.
     gradient_ratio
@@ -159,6 +161,7 @@ class AlternatingStep:
     new: Tensor
     before: Tensor
     after: Tensor
+    rounding: Tensor
     noise_ratio: Tensor
     gradient_ratio: Tensor
     threshold: Tensor
@@ -175,8 +178,8 @@ class AlternatingStep:
 
     @property
     def fell(self) -> Tensor:
-        """Whether h did not rise."""
-        return self.after <= self.before
+        """Whether h did not rise beyond rounding."""
+        return self.after <= self.before + self.rounding
 
     def status(self) -> list[str]:
         """``guaranteed``, ``observed`` (fell without a guarantee) or ``broken``, each index."""
@@ -224,6 +227,8 @@ def alternating_step(
     half = Y - step_f * grad_f
     grad_g_half = g.gradient(half)
     new = half - step_g * grad_g_half
+    if relu:
+        new = torch.relu(new)
     noise = (1 - step_f / step_g) * grad_f + (grad_g - grad_g_half)
     norms_f, norms_h, norms_noise = _norm(grad_f), _norm(grad_h), _norm(noise)
 
@@ -234,10 +239,10 @@ def alternating_step(
     fits = (step_g * number(lipschitz_h) <= 1).expand(norms_h.shape)
     limit = threshold(step_f, step_g, g.lipschitz).to(Y).expand(norms_h.shape)
     printed_limit = limit
-    before, kappa = f.value(Y) + g.value(Y), torch.zeros_like(norms_h)
+    values = f.value(Y), g.value(Y), f.value(new), g.value(new)
+    before, kappa = values[0] + values[1], torch.zeros_like(norms_h)
     inside = torch.ones_like(fits)
     if relu:
-        new = torch.relu(new)
         inside = (Y >= 0).all(-1).all(-1)
         kappa = -orthant_alignment(step_g * grad_h, Y)
         limit = limit * (1 - kappa).clamp_min(0).sqrt()
@@ -246,7 +251,8 @@ def alternating_step(
         before = torch.where(inside, before, float("inf"))
     else:
         enough = norms_noise <= norms_h
-    after = f.value(new) + g.value(new)
+    after = values[2] + values[3]
+    rounding = 16 * torch.finfo(Y.dtype).eps * sum(value.abs() for value in values)
     safe = torch.where(norms_h > 0, norms_h, 1)
 
     def ratio(x: Tensor) -> Tensor:
@@ -261,6 +267,7 @@ def alternating_step(
         new=new,
         before=before,
         after=after,
+        rounding=rounding,
         noise_ratio=ratio(norms_noise),
         gradient_ratio=ratio(norms_f),
         threshold=limit,
