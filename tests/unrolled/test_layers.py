@@ -269,6 +269,33 @@ def test_opt_19_what_is_certified_falls(step, relu, dtype) -> None:
 
 
 @pytest.mark.claim("opt-19/certificate", verdict="verified")
+@pytest.mark.parametrize("step", ["joint", "alternating", "preconditioned"])
+@pytest.mark.parametrize("relu", [False, True])
+def test_opt_19_constants_of_the_certificate(step, relu) -> None:
+    """Noise and limit from their definitions, the limit by an exact proximal step on the model."""
+    X = randn(0, 500, 4, 3).relu() if relu else randn(0, 500, 4, 3)
+    model = UnrolledTransformer(
+        3, 1, relu=relu, step=step, relaxation=0.4, step_size=0.5, dtype=torch.float64
+    )
+    (c,) = descent_certificate(model, X)
+    energy = model.energy(0, X)
+    with torch.no_grad():
+        g, bend = energy.gradient(X), c.scale[:, None, None] * energy.curvature(X)
+        S = X - model.move(energy, X)
+    size = (g.square() / bend).sum((-2, -1))
+    noise = ((g - bend * S).square() / bend).sum((-2, -1))
+    p = (X - g / bend).relu() - X if relu else -g / bend
+    gain = -(2 * g * p + bend * p.square()).sum((-2, -1))
+    assert torch.allclose(c.noise_ratio, (noise / size).sqrt())
+    assert torch.allclose(c.limit, (gain / size).sqrt())
+    assert bool((c.scale >= 1).all())
+    if relu:
+        assert float(c.limit.min()) < 0.9
+    # The theorem's conclusion is about the majoriser with row curvatures, above the exact one.
+    assert bool((c.bound[c.by_theorem] <= 1e-10).all()) and bool(c.by_theorem.any())
+
+
+@pytest.mark.claim("opt-19/certificate", verdict="verified")
 @pytest.mark.parametrize("step", ["alternating", "preconditioned"])
 @pytest.mark.parametrize("relu", [False, True])
 def test_opt_19_small_steps_and_admissible_weights_are_certified(step, relu) -> None:

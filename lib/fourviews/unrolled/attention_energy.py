@@ -28,11 +28,13 @@ So E falls by at least
 
 .. math:: \tfrac12\sum_{ij} w_{ij}\|\delta_i + \delta_j\|^2 + \tfrac\kappa2\sum_i\|\delta_i\|^2 .
 
-(4) The step multiplies U from the left, by a matrix that depends on U only.  So the same
-multiplication of Y acts on U = YW, whatever W is. ∎
+(4) The step takes U to :math:`PU + K XW` with matrices P and K that depend on U only.  So
+:math:`Y \mapsto PY + KX` acts like that on U = YW, whatever W is. ∎
 
-If every token has :math:`w_{ii} > 0` (no pair is left out), or κ > 0, the fall is zero only at a
-fixed point, and fixed points are exactly the points where the gradient in U is zero.
+If every token has :math:`w_{ii} > 0` (as with ρ = exp and no pair left out), or κ > 0, the fall is
+zero only at a fixed point, and fixed points are exactly the points where the gradient in U is zero.
+For κ > 0 the step without :math:`\tfrac\kappa2` in the denominator, which Theorem 3.1 prints, does
+raise E for some Y; three tokens at 30, 31, 31 are enough.
 
 **Relaxed steps.**  The move times θ changes Q by
 :math:`-\langle\Delta_\theta, ((\tfrac2\theta - 1)D + w + \kappa(\tfrac1\theta - \tfrac12)I)\Delta_\theta\rangle`.
