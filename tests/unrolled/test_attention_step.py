@@ -320,6 +320,22 @@ def test_value_step_and_gradient_against_the_definition(rho) -> None:
             assert float(upper) >= float(energy.value(Z)) - 1e-9 * abs(float(upper))
 
 
+@pytest.mark.parametrize("shift", [0.0, 1e3])
+@pytest.mark.parametrize("size", [0.3, 3.0, 30.0])
+def test_one_product_in_float32_is_as_accurate_as_the_sum_needs(size, shift) -> None:
+    n, d = 300, 50
+    generator = torch.Generator().manual_seed(0)
+    Y = (size / d**0.5 * torch.randn(n, d, generator=generator) + shift).float()
+    for rho in RHOS:
+        energy = AttentionEnergy(rho, confinement=0.1)
+        value, step = energy.value_and_step(Y)
+        want, exact = energy.value_and_step(Y.double())
+        terms = attention_energy(Y.double(), rho).abs() + 0.05 * Y.double().square().sum()
+        assert float((value - want).abs()) <= n**2 * 1.2e-7 * float(terms) / 100
+        scale = Y.abs().max() + size
+        assert float((step - exact).abs().max()) <= 1e-5 * float(scale)
+
+
 def test_gradients_of_both_orders_and_at_equal_tokens() -> None:
     Y = torch.randn(5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     Y[1] = Y[0]

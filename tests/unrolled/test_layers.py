@@ -449,6 +449,17 @@ def test_opt_23_diversity_with_a_small_fixed_step_follows_the_slopes() -> None:
     assert found[0] > found[1] > found[2]
 
 
+@pytest.mark.claim("opt-23/diversity", verdict="conditional")
+def test_opt_23_diversity_of_nearly_opposite_tokens_does_not() -> None:
+    """Beyond z = 1.146 log(z+2) is the steeper one: it draws opposite tokens together faster."""
+    Y = torch.tensor([[1.0, 0.0], [-0.8, 0.6]], dtype=torch.float64)  # z = 1.8
+    found = [
+        float(spread_after(lambda Y, r=r: unit(Y - 0.01 * AttentionEnergy(r).gradient(Y)), Y))
+        for r in ("log2", "exp")
+    ]
+    assert found[0] < found[1] - 1e-4
+
+
 @pytest.mark.claim("opt-23/normalised", verdict="refuted")
 def test_opt_23_diversity_with_normalised_weights_is_the_other_way_round() -> None:
     """Sums to one leave only the shape of ρ': flatter weights of log(z+2) average more."""

@@ -55,7 +55,13 @@ class UnrolledTransformer(nn.Module):
     ``"preconditioned"``
         The same with :math:`\alpha/(2D_i + \lambda + \mu)` for α, the metric in which attention is
         a gradient step.  For :math:`W_aW_a^\top = I` and θ = α this is Algorithm 1 with equal step
-        sizes in that metric.
+        sizes in that metric, and what is true of Proposition 4.5: with
+        :math:`M = 2D + \lambda + \mu`, η the largest eigenvalue of H, semidefinite w and
+        :math:`\alpha \le 1/(1 + \eta/\min M)`, E does not rise where
+        :math:`\|\nabla E_1\|_{M^{-1}} \le \tfrac{\min M}{\alpha\eta}\|\nabla E\|_{M^{-1}}`.  The
+        region belongs to the majoriser at the current tokens and moves with them.  For the
+        unequal metrics of ``"alternating"`` no such region exists: with one token and an
+        ill-conditioned :math:`W_a`, E rises on a whole cone.
 
     Parameters
     ----------
