@@ -12,10 +12,12 @@ import textwrap
 
 HOOK = """
 from jaxtyping import install_import_hook
-install_import_hook(["fourviews.convex", "fourviews.attention"], "beartype.beartype")
+install_import_hook(
+    ["fourviews.convex", "fourviews.attention", "fourviews.unrolled"], "beartype.beartype"
+)
 import itertools
 import torch
-from fourviews import attention, convex
+from fourviews import attention, convex, unrolled
 """
 
 CONVEX = """
@@ -60,6 +62,43 @@ heads(x)
 heads(x, context=y)
 """
 
+UNROLLED = """
+generator = torch.Generator().manual_seed(0)
+for dtype, lead in itertools.product((torch.float32, torch.float64), ((), (2,))):
+    def randn(*shape):
+        return torch.randn(*shape, generator=generator, dtype=dtype)
+
+    Y, X, W, H = randn(*lead, 5, 3), randn(*lead, 5, 3), randn(3, 2), randn(3, 3)
+    tokens = torch.arange(5) < torch.full((*lead, 1), 4)
+    for rho in unrolled.RHOS:
+        options = dict(weight=W, graph=torch.ones(5, 5, dtype=torch.bool), tokens=tokens)
+        unrolled.attention_energy(Y, rho, 0.5, W, tokens=tokens, anchor=X, anchoring=1.0)
+        unrolled.attention_step(Y, rho, 0.5, W, relaxation=0.5, anchor=X, anchoring=1.0)
+        energy = unrolled.AttentionEnergy(rho, confinement=0.5, **options)
+        energy.weights(Y), energy.value_and_step(Y), energy.quadratic(Y, X)
+        energy.safe_relaxation(Y), unrolled.irls_step(energy, Y)
+        unrolled.normalised_attention_step(energy, Y)
+    total = unrolled.SumEnergy(
+        (energy, unrolled.FeedForwardEnergy(H), unrolled.HopfieldEnergy(randn(4, 3))),
+        unrolled.NonNegative(tokens),
+    )
+    total.step(Y), total.value(Y), total.majoriser(Y)(X), unrolled.sphere_step(total, Y)
+    unrolled.MLPEnergy(H, 0.1).step(Y), unrolled.MLPEnergy(H, 0.1).value(Y)
+    unrolled.layer_norm(Y), unrolled.constant_norm(W), unrolled.half_squared_distances(Y)
+    for step, relu in itertools.product(("joint", "alternating", "preconditioned"), (False, True)):
+        model = unrolled.UnrolledTransformer(3, 2, step=step, relu=relu, anchoring=0.1, dtype=dtype)
+        model(X, tokens, return_energies=True)
+        [c.status() for c in unrolled.descent_certificate(model, X, tokens)]
+B = randn(5, 3)
+f, g, h = unrolled.matrix_pair(randn(4, 5), W, B, B)
+unrolled.alternate(f, g, B, 0.1, 0.1, 2, relu=True).report()
+unrolled.apollonius(randn(3), randn(3), 0.5).contains(randn(7, 3))
+unrolled.proximal_kind(torch.relu, torch.linspace(-1, 1, 9))
+unrolled.proximal_penalty(torch.relu, torch.linspace(-1, 1, 9))
+unrolled.asymmetric_attention(B, W, W), unrolled.asymmetric_linear(H)
+unrolled.implicit_minimiser(lambda Y: Y - B, B)
+"""
+
 WRONG = """
 convex.nuclear_norm(torch.randn(3))
 """
@@ -81,6 +120,11 @@ def test_shapes_of_the_convex_core_are_as_annotated() -> None:
 
 def test_shapes_of_attention_are_as_annotated() -> None:
     result = run(ATTENTION)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_shapes_of_the_unrolled_view_are_as_annotated() -> None:
+    result = run(UNROLLED)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

@@ -1,0 +1,84 @@
+r"""Energies whose descent steps are the layers of a Transformer.
+
+An *energy* has a value, a gradient, a majoriser and a natural step; the step of the pair energy is
+attention (:func:`attention_step`), that of the Hopfield energy cross-attention, that of the MLP
+energy a feed-forward layer.  Sums of energies, alternating steps and their certificates make the
+:class:`UnrolledTransformer`, whose layers tell whether they were bound to lower the energy
+(:func:`descent_certificate`).  Source: Yang, Huang and Wipf (2022), with repairs.
+"""
+
+from .admissible import AdmissibleWeight
+from .alternating import (
+    AlternatingRun,
+    AlternatingStep,
+    Smooth,
+    alternate,
+    alternating_step,
+    orthant_alignment,
+    orthant_gain,
+    threshold,
+)
+from .apollonius import Apollonius, apollonius
+from .asymmetric import asymmetric_attention, asymmetric_linear
+from .attention_energy import AttentionEnergy, attention_energy, attention_step
+from .certificate import LayerCertificate, descent_certificate
+from .distances import half_squared_distances
+from .energy import Energy, Majoriser, TokenEnergy
+from .feed_forward import FeedForwardEnergy
+from .graph import irls_step
+from .hopfield import HopfieldEnergy
+from .implicit import implicit_minimiser
+from .mlp_energy import SIGMAS, MLPEnergy, Sigma
+from .proximal import PROXIMAL_MAPS, NonNegative, ProximalMap, proximal_kind, proximal_penalty
+from .rho import RHOS, Rho
+from .sphere import constant_norm, layer_norm, normalised_attention_step, sphere_step
+from .sums import SumEnergy
+from .synthetic import matrix_pair
+from .transformer import LayerEnergies, UnrolledTransformer
+
+__all__ = [
+    "PROXIMAL_MAPS",
+    "RHOS",
+    "SIGMAS",
+    "AdmissibleWeight",
+    "AlternatingRun",
+    "AlternatingStep",
+    "Apollonius",
+    "AttentionEnergy",
+    "Energy",
+    "FeedForwardEnergy",
+    "HopfieldEnergy",
+    "LayerCertificate",
+    "LayerEnergies",
+    "MLPEnergy",
+    "Majoriser",
+    "NonNegative",
+    "ProximalMap",
+    "Rho",
+    "Sigma",
+    "Smooth",
+    "SumEnergy",
+    "TokenEnergy",
+    "UnrolledTransformer",
+    "alternate",
+    "alternating_step",
+    "apollonius",
+    "asymmetric_attention",
+    "asymmetric_linear",
+    "attention_energy",
+    "attention_step",
+    "constant_norm",
+    "descent_certificate",
+    "half_squared_distances",
+    "implicit_minimiser",
+    "irls_step",
+    "layer_norm",
+    "matrix_pair",
+    "normalised_attention_step",
+    "orthant_alignment",
+    "orthant_gain",
+    "proximal_kind",
+    "proximal_penalty",
+    "sphere_step",
+    "threshold",
+]
