@@ -1,0 +1,1 @@
+from .lml import LML, LMLInfo, lml, lml_logits
