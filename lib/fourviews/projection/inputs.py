@@ -26,11 +26,12 @@ def check_logits(x: Any, dim: int, name: str = "x") -> int:
             f"dim is {dim!r}; it needs to be an integer between {-x.ndim} and {x.ndim - 1},"
             f" since {name} has shape {tuple(x.shape)}"
         )
+    dim %= x.ndim
     if x.shape[dim] == 0:
         raise ValueError(
             f"{name} has shape {tuple(x.shape)}, axis {dim} is empty; it needs at least one entry"
         )
-    return dim % x.ndim
+    return dim
 
 
 def check_count(k: Any, n: int, name: str = "k") -> int:
@@ -46,7 +47,9 @@ def check_count(k: Any, n: int, name: str = "k") -> int:
     return count
 
 
-def check_counts(k: Any, rows: torch.Size, n: int, device: torch.device) -> tuple[int, Tensor | None]:
+def check_counts(
+    k: Any, rows: torch.Size, n: int, device: torch.device
+) -> tuple[int, Tensor | None]:
     """k as (integer, None), or as (-1, int64 tensor in the shape of the rows).
 
     The values of a tensor are checked where they are used: here they may be those of a batch

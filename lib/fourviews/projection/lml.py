@@ -68,7 +68,7 @@ _BLOCK = 1 << 18
 
 
 class LMLInfo(NamedTuple):
-    """What the iteration found.
+    r"""What the iteration found.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class LMLInfo(NamedTuple):
         ν of each row, in the accumulation dtype; ``x`` without the axis ``dim``. Infinite where
         the row is a limit, see :func:`lml`.
     residual
-        :math:`\\sum y - k` of the returned y, summed in float64.
+        :math:`\sum y - k` of the returned y, summed in float64.
     evaluations
         Evaluations of φ that the slowest row took.
     """
@@ -114,9 +114,7 @@ def _root(
     return t, evaluation
 
 
-def _solve_rows(
-    x: Tensor, k: int, ks: Tensor | None, strict: bool, z: Tensor, room: Tensor
-) -> int:
+def _solve_rows(x: Tensor, k: int, ks: Tensor | None, strict: bool, z: Tensor, room: Tensor) -> int:
     """Write x + ν into z; both (rows, n), in the accumulation dtype, as room (2, rows, n)."""
     finfo = torch.finfo(x.dtype)
     n = x.shape[-1]
@@ -241,7 +239,7 @@ class _Projection(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         _, z, evaluations = output
-        ctx.dtype = inputs[0].dtype
+        ctx.dtype, ctx.strict = inputs[0].dtype, inputs[3]
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(evaluations)
         ctx.save_for_backward(z)
@@ -252,6 +250,11 @@ class _Projection(torch.autograd.Function):
         if grad_y is None and grad_z is None:
             return None, None, None, None
         (z,) = ctx.saved_tensors
+        if not ctx.strict:
+            # What the caller computed from a row of NaN, and its gradient, may be NaN.
+            bad = z.isnan()
+            grad_y = None if grad_y is None else grad_y.masked_fill(bad, 0.0)
+            grad_z = None if grad_z is None else grad_z.masked_fill(bad, 0.0)
         return _backward(z, grad_y, grad_z).to(ctx.dtype), None, None, None
 
     @staticmethod
@@ -260,7 +263,8 @@ class _Projection(torch.autograd.Function):
         w, p = _weights(z)
         tangent = tangent.to(z.dtype)
         tangent_z = tangent - (p * tangent).sum(-1, keepdim=True)
-        return (w * tangent_z).to(ctx.dtype), tangent_z, None
+        # Contiguous as the outputs are: forward mode insists on the same layout.
+        return (w * tangent_z).to(ctx.dtype).contiguous(), tangent_z.contiguous(), None
 
     @staticmethod
     def vmap(info, in_dims, x, k, ks, strict):
@@ -278,7 +282,7 @@ class _Compiled(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         _, z, evaluations = output
-        ctx.dtype = inputs[0].dtype
+        ctx.dtype, ctx.strict = inputs[0].dtype, inputs[3]
         ctx.mark_non_differentiable(evaluations)
         ctx.save_for_backward(z)
 
