@@ -10,7 +10,7 @@ import torch
 from fourviews import projection
 
 
-def test_topk_recall_by_counting() -> None:
+def test_lml_8_topk_recall_by_counting() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(40, 9, generator=generator)
     labels = torch.rand(40, 9, generator=generator) < 0.3
@@ -44,7 +44,7 @@ def test_precision_of_scores_does_not_matter() -> None:
 
 @pytest.mark.parametrize("constrained", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_relation_recall_by_counting(constrained: bool, padded: bool) -> None:
+def test_lml_8_relation_recall_by_counting(constrained: bool, padded: bool) -> None:
     generator = torch.Generator().manual_seed(1)
     scores = torch.randn(6, 5, 4, generator=generator)
     labels = torch.rand(6, 5, 4, generator=generator) < 0.3

@@ -73,7 +73,7 @@ class LMLInfo(NamedTuple):
     Parameters
     ----------
     shift
-        ν of each row, in the accumulation dtype; ``x`` without the axis ``dim``. Infinite where
+        ν of each row, in the accumulation dtype; ``x`` without the axis ``dim``. Not finite where
         the row is a limit, see :func:`lml`.
     residual
         :math:`\sum y - k` of the returned y, summed in float64.
