@@ -146,7 +146,7 @@ def test_limits_are_as_documented() -> None:
     half = 1 / (1 + math.exp(-0.5))
     assert y[0].tolist() == pytest.approx([1.0, half, 1 - half, 0.0])
     assert y[1].tolist() == [1.0, 0.0, 1.0, 0.0]
-    z = torch.randn(5, 4)
+    z = torch.randn(5, 4, generator=torch.Generator().manual_seed(2))
     assert torch.equal(projection.lml(z, 0), torch.zeros(5, 4))
     assert torch.equal(projection.lml(z, 4), torch.ones(5, 4))
     z.requires_grad_()
@@ -300,18 +300,22 @@ def test_gradient_needs_no_graph_to_be_the_same() -> None:
 
 
 def test_infeasible_rows_leave_the_others_alone() -> None:
-    x = torch.randn(4, 5, dtype=torch.float64)
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
     clean = x.clone().requires_grad_()
     x[1, 2] = torch.nan
     x[3] = -INF
     x.requires_grad_()
     y = projection.lml(x, 2, infeasible="nan")
     rows = torch.tensor([0, 2])
-    assert torch.equal(y[rows], projection.lml(clean[rows], 2))
+    # To rounding: the slowest row of a batch decides how many steps all of them take.
+    assert torch.allclose(y[rows], projection.lml(clean, 2)[rows], rtol=1e-13, atol=0)
     assert bool(y[[1, 3]].isnan().all())
-    (gradient,) = torch.autograd.grad(y.square()[rows].sum(), x)
-    (wanted,) = torch.autograd.grad(projection.lml(clean, 2).square()[rows].sum(), clean)
-    assert torch.equal(gradient, wanted)
+    for function in (projection.lml, projection.lml_logits):
+        out = function(x, 2, infeasible="nan")
+        (gradient,) = torch.autograd.grad(out.square()[rows].sum(), x)
+        (wanted,) = torch.autograd.grad(function(clean, 2).square()[rows].sum(), clean)
+        assert torch.allclose(gradient, wanted, rtol=1e-11, atol=1e-14)
+        assert bool((gradient[[1, 3]] == 0).all())
 
 
 # --- transformations ---------------------------------------------------------------------
@@ -376,7 +380,7 @@ def test_compile_takes_it_in_one_graph(infeasible: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 def test_operator_keeps_its_contract() -> None:
-    x = torch.randn(3, 5)
+    x = torch.randn(3, 5, generator=torch.Generator().manual_seed(3))
     tests = ("test_schema", "test_faketensor")
     for dtype in (torch.float32, torch.float16):
         torch.library.opcheck(
@@ -391,7 +395,7 @@ def test_operator_keeps_its_contract() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_cuda_agrees_with_the_cpu(dtype: torch.dtype) -> None:
-    x = torch.randn(64, 1000, dtype=dtype)
+    x = torch.randn(64, 1000, generator=torch.Generator().manual_seed(7)).to(dtype)
     y = projection.lml(x.cuda(), 5)
     eps = torch.finfo(dtype).eps
     assert torch.allclose(y.cpu().double(), projection.lml(x, 5).double(), rtol=32 * eps, atol=eps)
@@ -403,8 +407,8 @@ def test_cuda_agrees_with_the_cpu(dtype: torch.dtype) -> None:
 
 def test_module_is_the_function() -> None:
     layer = projection.LML(3, dim=0)
-    x = torch.randn(5, 2)
-    mask = torch.rand(5, 2) < 2
+    x = torch.randn(5, 2, generator=torch.Generator().manual_seed(9))
+    mask = torch.ones(5, 2, dtype=torch.bool)
     assert torch.equal(layer(x), projection.lml(x, 3, 0))
     assert torch.equal(layer(x, mask=mask), projection.lml(x, 3, 0))
     assert "k=3, dim=0" in str(layer)

@@ -281,5 +281,8 @@ def test_bad_input_of_single_losses() -> None:
             projection.smooth_topk_svm_loss(x, label, 2, **options)
     with pytest.raises(ValueError, match="-inf"):
         projection.smooth_topk_svm_loss(torch.full((2, N), -INF), label, 2)
+    for mask in (torch.ones(3, dtype=torch.bool), torch.ones(2, N), [True] * N):
+        with pytest.raises(ValueError, match="mask"):
+            projection.lml_loss(x, label, 2, mask=mask)
     with pytest.raises(ValueError, match="boolean labels need the same"):
         projection.lml_loss(x, torch.zeros(2, 3, dtype=torch.bool), 2)

@@ -73,10 +73,8 @@ def check_counts(
     return -1, k.to(device=device, dtype=torch.int64).expand(rows)
 
 
-def apply_mask(x: Tensor, mask: Any) -> Tensor:
-    """x with minus infinity where the mask is False."""
-    if mask is None:
-        return x
+def check_mask(x: Tensor, mask: Any) -> None:
+    """Refuse what is no boolean tensor that broadcasts to x."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(
@@ -90,6 +88,13 @@ def apply_mask(x: Tensor, mask: Any) -> Tensor:
         raise ValueError(
             f"mask has shape {tuple(mask.shape)}; it needs to broadcast to {tuple(x.shape)}"
         )
+
+
+def apply_mask(x: Tensor, mask: Any) -> Tensor:
+    """x with minus infinity where the mask is False."""
+    if mask is None:
+        return x
+    check_mask(x, mask)
     return x.masked_fill(~mask, float("-inf"))
 
 

@@ -339,8 +339,7 @@ def lml(
     infeasible
         What to do with rows that have no answer: NaN, more than k entries at ``inf``, fewer than
         k entries neither masked nor at ``-inf``. ``"raise"`` an error, or fill them with ``"nan"``
-        and gradient zero; then nothing waits for the device to look at the values, unless k is a
-        tensor.
+        and gradient zero, and go on with the others.
     return_info
         Return ``(y, info)`` with an :class:`LMLInfo`.
 

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from .inputs import accumulation_dtype, check_count, check_logits
+from .inputs import accumulation_dtype, check_count, check_logits, check_mask
 from .lml import lml_logits
 from .subsets import _log_elementary
 
@@ -76,8 +76,7 @@ def lml_loss(
     scale = _class_weights(logits, weight)
     present = chosen.any(-1, keepdim=True)
     if mask is not None:
-        if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-            raise ValueError("mask needs to be a boolean tensor, True where an entry may be chosen")
+        check_mask(logits, mask)
         if bool((chosen & ~mask).any()):
             raise ValueError("labels has entries that mask leaves out")
         mask = mask | ~present
