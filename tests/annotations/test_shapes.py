@@ -13,11 +13,12 @@ import textwrap
 HOOK = """
 from jaxtyping import install_import_hook
 install_import_hook(
-    ["fourviews.convex", "fourviews.attention", "fourviews.unrolled"], "beartype.beartype"
+    ["fourviews.convex", "fourviews.attention", "fourviews.projection", "fourviews.unrolled"],
+    "beartype.beartype",
 )
 import itertools
 import torch
-from fourviews import attention, convex, unrolled
+from fourviews import attention, convex, projection, unrolled
 """
 
 CONVEX = """
@@ -99,6 +100,32 @@ unrolled.asymmetric_attention(B, W, W), unrolled.asymmetric_linear(H)
 unrolled.implicit_minimiser(lambda Y: Y - B, B)
 """
 
+PROJECTION = """
+x, ks = torch.randn(2, 3, 5, requires_grad=True), torch.randint(1, 5, (2, 3))
+mask = torch.ones(3, 5, dtype=torch.bool)
+for k in (2, ks):
+    y, info = projection.lml(x, k, mask=mask, return_info=True)
+    y.sum().backward()
+    for function in (projection.lml_logits, projection.sparsemax, projection.hard_topk):
+        function(x, k, mask=mask, infeasible="nan")
+projection.softmax(x, 2, 1, mask=mask)
+projection.LML(2)(x, mask)
+projection.LML(2)(torch.randn(5))
+projection.exactly_k_marginals(x, 2)
+label, labels = torch.randint(0, 5, (2, 3)), torch.rand(2, 3, 5) < 0.5
+weight = torch.ones(5)
+for reduction in ("none", "sum", "mean"):
+    options = {"weight": weight, "reduction": reduction}
+    for form in (labels, label, label[..., None]):
+        projection.lml_loss(x, form, 2, **options)
+    projection.lml_loss(x, labels, ks, mask=mask | labels, **options)
+    projection.topk_entropy_loss(x, label, 2, **options)
+    projection.smooth_topk_svm_loss(x, label, 2, **options)
+projection.topk_recall(x, labels, 2)
+for constrained in (False, True):
+    projection.relation_recall(x, labels, 4, constrained=constrained)
+"""
+
 WRONG = """
 convex.nuclear_norm(torch.randn(3))
 """
@@ -125,6 +152,11 @@ def test_shapes_of_attention_are_as_annotated() -> None:
 
 def test_shapes_of_the_unrolled_view_are_as_annotated() -> None:
     result = run(UNROLLED)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_shapes_of_projections_are_as_annotated() -> None:
+    result = run(PROJECTION)
     assert result.returncode == 0, result.stderr[-2000:]
 
 
