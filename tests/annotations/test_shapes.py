@@ -42,8 +42,14 @@ for dtype, activation, loss, pool in itertools.product(
     convex.from_network(problem, network)
     solution.predict(X)
     if activation != "relu":
-        for method in ("fista", "splitting", "frank_wolfe"):
+        for method in ("fista", "splitting", "frank_wolfe", "factored"):
             convex.solve(problem, method=method, max_iterations=20, progress=False)
+        if loss == "squared":
+            one = convex.MLP(
+                X, X[..., 0, :1].clone() if pool else X[..., :1].clone(), beta=0.1,
+                activation=activation, pool=pool, **options,
+            )
+            convex.solve(one, method="newton", progress=False)
     if activation == "relu" and loss == "squared" and pool == "mean":
         one = convex.MLP(X, X[:, 0, :1].clone(), beta=0.1, activation="relu", pool="mean")
         convex.solve(one, progress=False)
