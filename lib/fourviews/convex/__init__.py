@@ -8,8 +8,8 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .heads import MLP
 from .losses import CrossEntropy, Squared
-from .mlp import MLP
 from .network import MLPNetwork, TwoLayerNetwork
 from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .path import largest_beta, regularization_path

@@ -14,7 +14,9 @@ import itertools
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["ConeFaces", "TooManyFaces"]
+from .problem import Problem
+
+__all__ = ["BlockFaces", "ConeFaces", "TooManyFaces"]
 
 # Hyperplanes closer than this in direction are one, as in `arrangements`.
 _SAME_DIRECTION = 1e-9
@@ -145,6 +147,27 @@ class ConeFaces:
             np.maximum(best, attained, out=best)
         slack = 1.0 + 8 * max(blocks.shape[1:], default=1) * np.finfo(float).eps
         return np.sqrt(best.clip(0)) * slack, direction @ self.basis.T
+
+
+class BlockFaces:
+    """Faces of the cells of all of a ReLU problem's blocks, each group's arrangement for itself."""
+
+    def __init__(self, problem: Problem):
+        masks = problem.masks.cpu().numpy() > 0
+        self.groups = [
+            ConeFaces(problem.effective_matrix(g), masks[g :: problem.groups])
+            for g in range(problem.groups)
+        ]
+
+    def polars(
+        self, blocks: Float[np.ndarray, "G p q"], floor: float = 0.0
+    ) -> tuple[Float[np.ndarray, "G"], Float[np.ndarray, "G p"]]:
+        """As :meth:`ConeFaces.polars`, over the blocks in the problem's order."""
+        polars, directions = np.zeros(len(blocks)), np.zeros(blocks.shape[:2])
+        for g, faces in enumerate(self.groups):
+            part = slice(g, None, len(self.groups))
+            polars[part], directions[part] = faces.polars(blocks[part], floor)
+        return polars, directions
 
 
 def _raise(attained, direction, cells, values, vectors) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .faces import ConeFaces, TooManyFaces
+from .faces import BlockFaces, TooManyFaces
 from .problem import Problem
 from .solution import Solution
 from .solvers import solve
@@ -42,10 +42,11 @@ def largest_beta(problem: Problem) -> float:
     residual = exact.loss.gradient(torch.zeros_like(exact.loss.target))
     if exact.cones and exact.all_patterns and exact.block_shape[1] > 1:
         try:
-            faces = ConeFaces(exact.effective_matrix(), exact.masks.cpu().numpy() > 0)
+            faces = BlockFaces(exact)
         except TooManyFaces:
             return exact.polar(residual)
-        return float(faces.polars(exact.adjoint(residual).cpu().numpy())[0].max(initial=0.0))
+        blocks = exact.outputs_adjoint(residual, exact.masks).cpu().numpy()
+        return float(faces.polars(blocks)[0].max(initial=0.0))
     return exact.polar(residual)
 
 

@@ -127,7 +127,7 @@ class _Factors:
         self.failure_probability = failure_probability
         self.loss = problem.loss.to(torch.float64)
         self.p, self.q = problem.block_shape
-        self.blocks = 1 if problem.masks is None else len(problem.masks)
+        self.blocks = problem.n_blocks
 
     def none(self) -> Neurons:
         like = {"dtype": torch.float64, "device": self.problem.X.device}
@@ -235,7 +235,7 @@ class _Factors:
     def _exact(self, residual: Tensor):
         gradient = 0
         for part, data in self.parts():
-            gradient = gradient + data.lifted_adjoint(data._spread(residual[part]), data.masks)
+            gradient = gradient + data.outputs_adjoint(residual[part], data.masks)
         u, s, vt = torch.linalg.svd(gradient, full_matrices=False)
         polar = float(s.max()) * (1 + 8 * max(self.p, self.q) * torch.finfo(s.dtype).eps)
         block = torch.arange(len(s), device=s.device)[:, None].expand_as(s).ravel()

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..certificates import relative_gap
-from ..faces import ConeFaces
+from ..faces import BlockFaces
 from ..problem import Problem
 from ..solution import Neurons, Solution, objective_at_zero
 from .fista import iterate
@@ -29,17 +29,17 @@ class _OverNeurons:
     The variable holds one row :math:`v_k` for each unit vector :math:`u_k`.
     """
 
-    def __init__(self, problem: Problem, units: Float[Tensor, "m p"]):
+    def __init__(self, problem: Problem, units: Float[Tensor, "m p"], block: Tensor):
         self.problem, self.loss, self.units = problem, problem.loss, units
-        self.masks = (problem.first_layer(units) >= 0).to(units.dtype)
+        self.group = problem.group_of(block)
+        self.masks = (problem.first_layer(units, self.group) >= 0).to(units.dtype)
 
     def forward(self, V: Float[Tensor, "m q"]) -> Tensor:
-        return self.problem._pooled(
-            self.problem.lifted(self.units[:, :, None] * V[:, None, :], self.masks)
-        )
+        Z = self.units[:, :, None] * V[:, None, :]
+        return self.problem.outputs(Z, self.masks, self.group)
 
     def adjoint(self, R: Tensor) -> Float[Tensor, "m q"]:
-        blocks = self.problem.lifted_adjoint(self.problem._spread(R), self.masks)
+        blocks = self.problem.outputs_adjoint(R, self.masks, self.group)
         return torch.einsum("mp,mpq->mq", self.units, blocks)
 
     def prox(self, V: Tensor, step: float) -> Tensor:
@@ -85,7 +85,7 @@ def relu_neurons(
     matrix).  A round solves it over the neurons found so far, improves them by local descent on the
     network, and solves again; then each cell contributes its most violated neuron, the maximiser of
     :math:`\|M_j^\top u\|` over its cone for the gradient's block :math:`M_j`, found by
-    :class:`~fourviews.convex.faces.ConeFaces`.  The largest of these maxima also gives the
+    :class:`~fourviews.convex.faces.BlockFaces`.  The largest of these maxima also gives the
     lower bound.  What is NP-hard in general is done here by enumeration: the work grows with the
     number of cells and of their faces, both exponential in the rank of F and polynomial in N.
 
@@ -101,18 +101,19 @@ def relu_neurons(
         If there are too many faces; :func:`solve` then takes a relaxation.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    faces = ConeFaces(exact.effective_matrix(), exact.masks.numpy() > 0)
+    faces = BlockFaces(exact)
     log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit, patience=_PATIENCE)
     p, q = exact.block_shape
     units, V = torch.zeros(0, p, dtype=torch.float64), torch.zeros(0, q, dtype=torch.float64)
+    group = torch.zeros(0, dtype=torch.long)
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):
-            neurons = _balanced(exact, units, V)
-            network = exact.hidden_layers(neurons.first, neurons.second, None)
+            neurons = _balanced(exact, units, V, group)
+            network = exact._units(*neurons)
             with torch.no_grad():
                 prediction = network(exact.X)
-            blocks = exact.adjoint(exact.loss.gradient(prediction)).numpy()
+            blocks = exact.outputs_adjoint(exact.loss.gradient(prediction), exact.masks).numpy()
             polars, directions = faces.polars(blocks, floor=exact.beta)
             polar = float(polars.max(initial=0.0))
             objective = exact.network_objective(network)
@@ -124,28 +125,32 @@ def relu_neurons(
             if not len(order) or iteration == max_iterations:
                 break
             new = torch.from_numpy(directions[order])
+            group = torch.cat([group, torch.from_numpy(order) % exact.groups])
             accuracy = max(0.1 * tol, 1e-2 * min(1.0, log.gap) ** 1.5)
-            units, V = _over(exact, torch.cat([units, new]), V, accuracy)
-            improved = descend(exact, _balanced(exact, units, V))
+            units, V, group = _over(exact, torch.cat([units, new]), V, group, accuracy)
+            improved = descend(exact, _balanced(exact, units, V, group))
             lengths = torch.linalg.vector_norm(improved.first, dim=1, keepdim=True)
             units = torch.cat([units, improved.first / lengths])
+            group = torch.cat([group, improved.block % exact.groups])
             V = torch.cat([torch.zeros_like(V), improved.second * lengths])
-            units, V = _over(exact, units, V, accuracy)
+            units, V, group = _over(exact, units, V, group, accuracy)
     finally:
         log.close()
     return relu_solution(problem, log, tol, iteration, "fully corrective")
 
 
-def _over(problem: Problem, units: Tensor, V: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+def _over(
+    problem: Problem, units: Tensor, V: Tensor, group: Tensor, tol: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Neurons that the program over ``units`` uses; rows that V lacks start at zero."""
     start = torch.zeros(len(units), problem.block_shape[1], dtype=torch.float64)
     start[: len(V)] = V
-    V = _OverNeurons(problem, units).solve(start, tol)
+    V = _OverNeurons(problem, units, group).solve(start, tol)
     size = torch.linalg.vector_norm(V, dim=1)
     used = size > 1e-10 * size.max()
-    return units[used], V[used]
+    return units[used], V[used], group[used]
 
 
-def _balanced(problem: Problem, units: Tensor, V: Tensor) -> Neurons:
+def _balanced(problem: Problem, units: Tensor, V: Tensor, group: Tensor) -> Neurons:
     root = torch.linalg.vector_norm(V, dim=1, keepdim=True).sqrt()
-    return Neurons(units * root, V / root, problem.pattern_of(units))
+    return Neurons(units * root, V / root, problem.pattern_of(units, group))
