@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -99,7 +100,7 @@ class Problem(abc.ABC):
         target = _target(Y, self.X, loss, pool, classes)
         self.loss = (Squared if loss == "squared" else CrossEntropy)(target)
         self.n_outputs = target.shape[-1]
-        self._effective: dict[int, np.ndarray] = {}
+        self._derived: dict = {}
         self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
 
     # What a head provides ------------------------------------------------------------------
@@ -291,23 +292,38 @@ class Problem(abc.ABC):
     def units_forward(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "n *s c"]:
-        r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units."""
+        r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units.
+
+        Computed, like the gradients below, in the precision of the units.
+        """
         with torch.no_grad():
-            return self._units(first, second, block)(self.X)
+            return self._units(first, second, block)(self.X.to(first.dtype))
 
     def units_first_gradient(
         self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "m p"]:
         r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight."""
-        network = self._units(second.new_zeros(len(second), self.block_shape[0]), second, block)
-        return torch.autograd.grad((network(self.X) * R).sum(), network.first)[0]
+        first = second.new_zeros(len(second), self.block_shape[0])
+        return self.units_passes(first, second, block)[1](R)[0]
 
     def units_second_gradient(
         self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
     ) -> Float[Tensor, "m q"]:
         r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit."""
-        network = self._units(first, first.new_zeros(len(first), self.block_shape[1]), block)
-        return torch.autograd.grad((network(self.X) * R).sum(), network.second)[0]
+        second = first.new_zeros(len(first), self.block_shape[1])
+        return self.units_passes(first, second, block)[1](R)[1]
+
+    def units_passes(
+        self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
+    ) -> tuple[Float[Tensor, "n *s c"], Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Predictions, and the function that takes R to the gradients of both layers."""
+        network = self._units(first, second, block)
+        output = network(self.X.to(first.dtype))
+
+        def backward(R: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.autograd.grad(output, (network.first, network.second), R)
+
+        return output.detach(), backward
 
     def part(self, samples: slice) -> Problem:
         """The problem on some of the samples: its loss and map are terms of this one's."""
@@ -370,9 +386,10 @@ class Problem(abc.ABC):
 
     def effective_matrix(self, group: int = 0) -> np.ndarray:
         r"""F with pre-activations Fu, rows × p, in float64; one for each group."""
-        if group not in self._effective:
-            self._effective[group] = self._effective_tensor(group).cpu().double().numpy()
-        return self._effective[group]
+        key = ("effective", group)
+        if key not in self._derived:
+            self._derived[key] = self._effective_tensor(group).cpu().double().numpy()
+        return self._derived[key]
 
     def _effective_tensor(self, group: int = 0) -> Float[Tensor, "rows p"]:
         size = self.block_shape[0]
@@ -405,7 +422,7 @@ class Problem(abc.ABC):
     def _twin(self) -> Problem:
         """A copy that will hold other data: what was derived from the old goes."""
         twin = copy.copy(self)
-        twin._effective = {}
+        twin._derived = {}
         return twin
 
     def to(self, dtype: torch.dtype) -> Problem:

@@ -137,7 +137,7 @@ class _Factors:
     def parts(self) -> Iterator[tuple[slice, Problem]]:
         for start in range(0, len(self.problem.X), self.shard):
             part = slice(start, start + self.shard)
-            yield part, self.problem.part(part).to(torch.float64)
+            yield part, self.problem.part(part)
 
     def predict(self, units: Neurons) -> Tensor:
         output = torch.empty_like(self.loss.target)
@@ -167,11 +167,11 @@ class _Factors:
             total = float(0.5 * beta * (U.square().sum() + V.square().sum()))
             dU, dV = beta * U, beta * V
             for _, data in self.parts():
-                F = data.units_forward(U, V, units.block)
-                total += float(data.loss.value(F))
-                R = data.loss.gradient(F)
-                dU = dU + data.units_first_gradient(R, V, units.block)
-                dV = dV + data.units_second_gradient(R, U, units.block)
+                loss = data.loss.to(torch.float64)
+                F, backward = data.units_passes(U, V, units.block)
+                total += float(loss.value(F))
+                gradients = backward(loss.gradient(F))
+                dU, dV = dU + gradients[0], dV + gradients[1]
             return total, torch.cat([dU.ravel(), dV.ravel()]).cpu().numpy()
 
         start = torch.cat([units.first.ravel(), units.second.ravel()]).cpu().numpy()
@@ -235,6 +235,7 @@ class _Factors:
     def _exact(self, residual: Tensor):
         gradient = 0
         for part, data in self.parts():
+            data = data.to(torch.float64)
             gradient = gradient + data.outputs_adjoint(residual[part], data.masks)
         u, s, vt = torch.linalg.svd(gradient, full_matrices=False)
         polar = float(s.max()) * (1 + 8 * max(self.p, self.q) * torch.finfo(s.dtype).eps)
