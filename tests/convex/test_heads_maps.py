@@ -217,7 +217,7 @@ def test_network_and_back(name, activation, pool):
 
 
 def test_public_shapes():
-    n, s, d, c, P = 3, 4, 2, 2, 5
+    s, d, c, P = 4, 2, 2, 5
     want = {
         "mlp": ((d, c), (P, d)),
         "attention": ((d * d, d * c), (P, d, d)),

@@ -120,12 +120,17 @@ def solve(
         return _relu(problem, method, common)
     if method == "auto":
         method = _choice(problem)
+    if method == "newton" and problem.groups > 1:
+        raise ValueError(
+            f'method "newton" solves heads with one group, got {problem.groups} blocks: '
+            "under squared loss they are separate problems"
+        )
     return NAMED[method](problem, **common)
 
 
 def _choice(problem: Problem) -> str:
     squared = problem.loss.name == "squared"
-    if squared and problem.block_shape[1] == 1 and problem.beta > 0:
+    if squared and problem.block_shape[1] == problem.groups == 1 and problem.beta > 0:
         if problem.gram_size <= _LARGEST_HESSIAN:
             return "newton"
     # Splitting pays for its decomposition where the loss is as curved as its bound says;
