@@ -95,7 +95,7 @@ def _violated(
     problem: Problem, residual: Tensor
 ) -> tuple[list[tuple[float, int, int, np.ndarray]], np.ndarray]:
     """Most violated neurons (polar, pattern, side, unit vector), and upper bounds on all polars."""
-    blocks = problem.adjoint(residual)[..., 0].numpy()
+    blocks = problem.outputs_adjoint(residual, problem.masks)[..., 0].numpy()
     beta = problem.beta
     polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
     found = []

@@ -144,11 +144,16 @@ def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:
     # Without regularisation the cones cost nothing: the relaxation is exact.
     if problem.beta == 0:
         return relu_bounds(problem, **common)
-    if problem.block_shape[1] == 1:
-        return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
+    one = problem.block_shape[1] == 1
+    if one and method == "auto" and problem.loss.name == "squared":
+        return fully_corrective(problem, **common)
+    if one and method == "splitting":
+        return relu_on_cones(problem, **common)
     if problem.all_patterns:
         try:
             return relu_neurons(problem, **common)
         except TooManyFaces:
             pass
+    if one:
+        return relu_on_cones(problem, **common)
     return relu_bounds(problem, **common)
