@@ -8,6 +8,7 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .head_count import HeadCount, fewer_heads, head_count
 from .heads import (
     FNO,
     MLP,
@@ -35,6 +36,7 @@ __all__ = [
     "BlockFNO",
     "CrossEntropy",
     "FNONetwork",
+    "HeadCount",
     "MLPNetwork",
     "Mixer",
     "MixerNetwork",
@@ -49,9 +51,11 @@ __all__ = [
     "circulant",
     "cone_decomposition",
     "factored",
+    "fewer_heads",
     "fista",
     "frank_wolfe",
     "from_network",
+    "head_count",
     "largest_beta",
     "lower_bound",
     "newton",

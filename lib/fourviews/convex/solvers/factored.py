@@ -18,7 +18,9 @@ __all__ = ["factored"]
 
 # Up to this many entries the gradient's blocks are formed and decomposed exactly.
 _LARGEST_BLOCKS = 20_000_000
-_LANCZOS_STEPS = 200
+# Independent starts of the matrix-free bound: they make few steps suffice, and pass the data once.
+_STARTS = 8
+_MOST_STEPS = 2000
 _DROP = 1e-7  # units below this share of the largest product of lengths are dropped
 
 
@@ -88,7 +90,8 @@ def factored(
             residual = model.loss.gradient(prediction)
             # More pairs as there are more units: few rounds, and little to drop.
             count = max(rank, (len(units.first) + 1) // 2)
-            polar, pairs = model.pairs(residual, count)
+            # A bound looser than the gap by little costs little; one much tighter costs much.
+            polar, pairs = model.pairs(residual, count, max(0.3 * min(log.gap, 0.1), 0.5 * tol))
             if log.record(iteration, units, objective, prediction, polar=polar):
                 break
             # Units that are still missing change the rest anyway; without any, what is open is
@@ -210,13 +213,13 @@ class _Factors:
 
     # The certificate and the directions of escape --------------------------------------------
 
-    def pairs(self, residual: Tensor, count: int) -> tuple[float, Neurons]:
+    def pairs(self, residual: Tensor, count: int, slack: float) -> tuple[float, Neurons]:
         r"""Bound on the polar, and at most ``count`` units :math:`-uv^\top` for singular values above β,
-        each as long as the loss's curvature allows."""
+        each as long as the loss's curvature allows.  Matrix-free, the bound is ``slack`` above."""
         if self.blocks * self.p * self.q <= _LARGEST_BLOCKS:
             polar, values, left, right, block = self._exact(residual)
         else:
-            polar, values, left, right, block = self._matrix_free(residual)
+            polar, values, left, right, block = self._matrix_free(residual, count, slack)
         order = values.argsort(descending=True)[:count]
         order = order[values[order] > self.problem.beta]
         values, left, right, block = (part[order] for part in (values, left, right, block))
@@ -242,20 +245,25 @@ class _Factors:
         block = torch.arange(len(s), device=s.device)[:, None].expand_as(s).ravel()
         return polar, s.ravel(), u.mT.reshape(-1, self.p), vt.reshape(-1, self.q), block
 
-    def _matrix_free(self, residual: Tensor):
+    def _matrix_free(self, residual: Tensor, count: int, slack: float):
+        # Steps for which the bound exceeds what is found by the slack, see `lanczos_bound`.
+        failure = self.failure_probability / self.blocks
+        exponent = np.log(1.648 * np.sqrt(self.q)) - np.log(failure) / _STARTS
+        steps = int(np.ceil(0.5 + 0.5 * exponent / np.sqrt(2 * slack)))
         results = []
         for j in range(self.blocks):
-            block = torch.tensor([j], device=residual.device)
 
-            def apply(v: Tensor, block: Tensor = block) -> Tensor:
+            def apply(V: Tensor, j: int = j) -> Tensor:
+                block = torch.full((len(V),), j, device=residual.device)
                 return sum(
-                    data.units_first_gradient(residual[part], v[None], block)[0]
+                    data.units_first_gradient(residual[part], V, block)
                     for part, data in self.parts()
                 )
 
-            def apply_transposed(u: Tensor, block: Tensor = block) -> Tensor:
+            def apply_transposed(U: Tensor, j: int = j) -> Tensor:
+                block = torch.full((len(U),), j, device=residual.device)
                 return sum(
-                    data.units_second_gradient(residual[part], u[None], block)[0]
+                    data.units_second_gradient(residual[part], U, block)
                     for part, data in self.parts()
                 )
 
@@ -264,16 +272,22 @@ class _Factors:
                     apply,
                     apply_transposed,
                     self.q,
-                    steps=_LANCZOS_STEPS,
-                    failure_probability=self.failure_probability / self.blocks,
+                    steps=min(steps, _MOST_STEPS),
+                    block=_STARTS,
+                    pairs=count,
+                    failure_probability=failure,
                     like=residual,
                 )
             )
-        like = {"dtype": residual.dtype, "device": residual.device}
         return (
             max(r.bound for r in results),
-            torch.tensor([r.found for r in results], **like),
-            torch.stack([r.left for r in results]),
-            torch.stack([r.right for r in results]),
-            torch.arange(self.blocks, device=residual.device),
+            torch.cat([r.values for r in results]),
+            torch.cat([r.lefts for r in results]),
+            torch.cat([r.rights for r in results]),
+            torch.cat(
+                [
+                    torch.full((len(r.values),), j, device=residual.device)
+                    for j, r in enumerate(results)
+                ]
+            ),
         )
