@@ -220,29 +220,59 @@ class SelfAttention(Problem):
     def units_passes(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> tuple[Float[Tensor, "n *s c"], Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        n, s, d = self.X.shape
-        if self.activation != "linear" or self.pool is None or d > 2 * s:
+        if not self._moments_suffice:
             return super().units_passes(first, second, block)
-        # Pooled and linear, a unit sees G and the mean token: O(d²) a sample, whatever s is.
-        grams, mean = self._moments_in(first.dtype)
-        m, W, V = len(first), first.view(-1, d), second.view(-1, self.n_outputs)
-        keys = ((mean @ W.T).view(n, m, d) @ grams).view(n, m * d)
+        keys, V = self._keys(first), self._values(second)
 
         def backward(R: Tensor) -> tuple[Tensor, Tensor]:
-            values = ((R @ V.T).view(n, m, d) @ grams).view(n, m * d)
-            return (values.T @ mean).view(m, -1), (keys.T @ R).view(m, -1)
+            return self._first_gradient(R, V), (keys.T @ R).view(len(second), -1)
 
         return keys @ V, backward
 
     def units_forward(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "n *s c"]:
-        with torch.no_grad():
-            return self.units_passes(first, second, block)[0]
+        if not self._moments_suffice:
+            return super().units_forward(first, second, block)
+        return self._keys(first) @ self._values(second)
+
+    def units_first_gradient(
+        self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
+    ) -> Float[Tensor, "m p"]:
+        if not self._moments_suffice:
+            return super().units_first_gradient(R, second, block)
+        return self._first_gradient(R, self._values(second))
+
+    def units_second_gradient(
+        self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
+    ) -> Float[Tensor, "m q"]:
+        if not self._moments_suffice:
+            return super().units_second_gradient(R, first, block)
+        return (self._keys(first).T @ R).view(len(first), -1)
+
+    @property
+    def _moments_suffice(self) -> bool:
+        """Pooled and linear, a unit sees G and the mean token: O(d²) a sample, whatever s is."""
+        _, s, d = self.X.shape
+        return self.activation == "linear" and self.pool == "mean" and d <= 2 * s
+
+    def _keys(self, first: Float[Tensor, "m p"]) -> Float[Tensor, "n md"]:
+        grams, mean = self._moments_in(first.dtype)
+        n, d = mean.shape
+        return ((mean @ first.view(-1, d).T).view(n, len(first), d) @ grams).flatten(1)
+
+    def _values(self, second: Float[Tensor, "m q"]) -> Float[Tensor, "md c"]:
+        return second.reshape(-1, self.n_outputs)
+
+    def _first_gradient(self, R: Tensor, V: Float[Tensor, "md c"]) -> Float[Tensor, "m p"]:
+        grams, mean = self._moments_in(V.dtype)
+        n, d = mean.shape
+        values = ((R @ V.T).view(n, len(V) // d, d) @ grams).flatten(1)
+        return (values.T @ mean).view(len(V) // d, d * d)
 
     def part(self, samples: slice) -> Problem:
         # Moments cost more than a pass: those of all samples are kept, and cut.
-        if self.activation == "linear" and self.pool == "mean":
+        if self._moments_suffice:
             self._moments_in(torch.float64)
         twin = super().part(samples)
         for key, moments in self._derived.items():

@@ -219,6 +219,8 @@ class _Factors:
         if self.blocks * self.p * self.q <= _LARGEST_BLOCKS:
             polar, values, left, right, block = self._exact(residual)
         else:
+            # Where a round is dear it brings more units.
+            count = max(count, _STARTS)
             polar, values, left, right, block = self._matrix_free(residual, count, slack)
         order = values.argsort(descending=True)[:count]
         order = order[values[order] > self.problem.beta]
