@@ -40,7 +40,7 @@ def build(
     c=2,
     share=0.2,
     beta=None,
-    n_gates=5,
+    n_gates=None,
     dtype=torch.float64,
     seed=0,
     x_scale=1.0,
@@ -56,8 +56,10 @@ def build(
     else:
         Y = torch.from_numpy(rng.integers(0, c, leading))
         options["classes"] = c
-    if activation == "gated_relu" and "gates" not in options:
+    if n_gates is not None and activation != "linear":
         options["n_gates"] = n_gates
+    elif activation == "gated_relu" and "gates" not in options:
+        options["n_gates"] = 5
 
     def problem(beta):
         return head(
