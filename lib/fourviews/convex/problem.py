@@ -504,7 +504,7 @@ class Problem(abc.ABC):
 
     # Gates ---------------------------------------------------------------------------------
 
-    def _mask(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "P rows"]:
+    def _mask(self, gates: Float[Tensor, "*gates"]) -> Float[Tensor, "G rows"]:
         return (self.first_layer(self.gates_to_rows(gates)) >= 0).to(self.X.dtype)
 
     def _gating(
