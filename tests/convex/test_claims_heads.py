@@ -432,3 +432,156 @@ def test_gated_optima_can_be_cut_to_the_number_of_predictions(name):
     fewer, count = convex.fewer_heads(solution), convex.head_count(solution)
     assert len(fewer.first) <= count.by_predictions == 4
     assert problem.network_objective(fewer) <= solution.objective * (1 + 1e-8)
+
+
+# cvx-11, 16, 19, 21: ReLU ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, sizes",
+    [
+        pytest.param("attention", dict(n=2), marks=pytest.mark.claim("cvx-11", verdict="verified")),
+        pytest.param("mixer", dict(n=2), marks=pytest.mark.claim("cvx-16", verdict="verified")),
+        pytest.param("fno", dict(c=1), marks=pytest.mark.claim("cvx-19", verdict="verified")),
+        pytest.param(
+            "block_fno", dict(c=2), marks=pytest.mark.claim("cvx-21/relu", verdict="verified")
+        ),
+    ],
+)
+def test_relu_programs_have_the_value_of_training(name, sizes):
+    problem = build(name, "relu", **sizes)
+    solution = convex.solve(problem, tol=1e-6, progress=False)
+    assert solution.converged
+    runs = [train(problem, 12, seed) for seed in range(8)]
+    assert solution.lower_bound <= min(runs) <= solution.objective * (1 + 1e-4)
+
+
+# What is altered is noticed --------------------------------------------------------------------
+
+
+def other_pairing(problem, units, seed, *, decay=None, _train=train):
+    return _train(problem, units, seed, decay=0.5 * problem.beta if decay is None else decay)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("attention", marks=pytest.mark.mutation("cvx-08")),
+        pytest.param("mixer", marks=pytest.mark.mutation("cvx-14")),
+        pytest.param("fno", marks=pytest.mark.mutation("cvx-18")),
+        pytest.param("block_fno", marks=pytest.mark.mutation("cvx-21")),
+    ],
+)
+def test_another_pairing_of_decay_and_norm_is_noticed(name, monkeypatch):
+    check = test_linear_programs_have_the_value_of_training
+    monkeypatch.setitem(check.__globals__, "train", other_pairing)
+    with pytest.raises(AssertionError):
+        check(name)
+
+
+@pytest.mark.parametrize(
+    "name, sizes",
+    [
+        pytest.param("attention", dict(n=2), marks=pytest.mark.mutation("cvx-11")),
+        pytest.param("mixer", dict(n=2), marks=pytest.mark.mutation("cvx-16")),
+        pytest.param("fno", dict(c=1), marks=pytest.mark.mutation("cvx-19")),
+    ],
+)
+def test_another_pairing_is_noticed_for_relu(name, sizes, monkeypatch):
+    check = test_relu_programs_have_the_value_of_training
+    monkeypatch.setitem(check.__globals__, "train", other_pairing)
+    with pytest.raises(AssertionError):
+        check(name, sizes)
+
+
+@pytest.mark.mutation("cvx-07")
+def test_another_norm_for_split_decay_is_noticed(monkeypatch):
+    monkeypatch.setattr(convex, "nuclear_norm", lambda W: 0.5 * W.square().sum())
+    with pytest.raises(AssertionError):
+        test_decay_on_q_and_k_is_another_regulariser()
+
+
+@pytest.mark.mutation("cvx-09")
+def test_attention_without_its_gram_matrix_is_noticed(monkeypatch):
+    monkeypatch.setattr(convex, "SelfAttention", convex.MLP)
+    with pytest.raises(AssertionError):
+        test_without_regularisation_attention_is_not_the_linear_mlp()
+
+
+@pytest.mark.mutation("cvx-13")
+def test_relu_attention_without_its_gram_matrix_is_noticed(monkeypatch):
+    monkeypatch.setattr(convex, "SelfAttention", convex.MLP)
+    with pytest.raises(AssertionError):
+        test_relu_attention_is_not_the_relu_mlp()
+
+
+@pytest.mark.mutation("cvx-10")
+def test_correlated_groups_are_noticed(monkeypatch):
+    check = test_some_optimum_separates_and_another_mixes_with_fewer_heads
+    monkeypatch.setitem(
+        check.__globals__, "uncorrelated", lambda n, s, groups, seed: randn(n, s, sum(groups))
+    )
+    with pytest.raises(AssertionError):
+        check()
+
+
+@pytest.mark.mutation("cvx-12")
+def test_masks_of_the_wrong_token_are_noticed(monkeypatch):
+    right = convex.SelfAttention.first_layer
+
+    def swapped(self, weights, group=None):
+        n, s, _ = self.X.shape
+        return right(self, weights).view(-1, n, s, s).mT.flatten(1)
+
+    monkeypatch.setattr(convex.SelfAttention, "first_layer", swapped)
+    with pytest.raises(AssertionError):
+        test_local_correlations_give_the_direct_pass()
+
+
+@pytest.mark.mutation("cvx-15")
+def test_a_mixer_that_does_not_mix_is_noticed(monkeypatch):
+    monkeypatch.setattr(convex, "Mixer", convex.MLP)
+    for check in (
+        test_the_mixers_freedom_token_wise_and_pooled,
+        test_without_regularisation_the_mixer_is_not_the_mlp,
+    ):
+        with pytest.raises(AssertionError):
+            check()
+
+
+@pytest.mark.mutation("cvx-17")
+def test_a_transposed_grid_is_noticed(monkeypatch):
+    right = convex.FNONetwork
+    monkeypatch.setattr(convex, "FNONetwork", lambda *a, grid, **o: right(*a, grid=grid[::-1], **o))
+    with pytest.raises(AssertionError):
+        test_the_fourier_block_is_a_two_dimensional_convolution((2, 3))
+
+
+@pytest.mark.mutation("cvx-20")
+def test_exchanged_groups_are_noticed(monkeypatch):
+    right = convex.FNONetwork
+    monkeypatch.setattr(
+        convex, "FNONetwork", lambda *a, group, **o: right(*a, group=1 - group, **o)
+    )
+    with pytest.raises(AssertionError):
+        test_the_block_fno_is_a_grouped_convolution()
+
+
+@pytest.mark.mutation("cvx-22")
+def test_a_second_unit_is_noticed(monkeypatch):
+    check = test_one_relu_head_is_not_enough_for_attention
+    monkeypatch.setitem(check.__globals__, "train", _two_units)
+    with pytest.raises(AssertionError):
+        check()
+
+
+def _two_units(problem, units, seed, *, _train=train):
+    return _train(problem, 2, seed)
+
+
+@pytest.mark.mutation("cvx-23")
+def test_another_factor_than_root_s_is_noticed(monkeypatch):
+    right = convex.MLP
+    monkeypatch.setattr(convex, "MLP", lambda *a, beta, **o: right(*a, beta=2 * beta, **o))
+    with pytest.raises(AssertionError):
+        test_pooled_linear_fno_is_the_linear_mlp_with_beta_over_root_s("squared")
