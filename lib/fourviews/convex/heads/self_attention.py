@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..network import TwoLayerNetwork
 from ..problem import Problem
-from .portions import portions
+from .portions import LARGEST, portions
 
 __all__ = ["SelfAttention", "SelfAttentionNetwork"]
 
@@ -169,6 +169,13 @@ class SelfAttention(Problem):
     ) -> Iterator[tuple[slice, slice, Tensor]]:
         """Local correlations (16), shape (samples, query tokens, gates, d²), in portions."""
         n, s, d = self.X.shape
+        if masks is self.masks and samples is None and n * s * len(masks) * d * d <= LARGEST:
+            # Small enough to keep: every iteration of a solver asks for them.
+            if ("local",) not in self._derived:
+                parts = list(self._local(masks, [slice(0, n)]))
+                self._derived[("local",)] = torch.cat([local for _, _, local in parts], dim=2)
+            yield slice(0, n), slice(0, len(masks)), self._derived[("local",)]
+            return
         for part in samples or portions(n, s * (s + d * d)):
             X = self.X[part]
             products = (X.unsqueeze(-1) * X.unsqueeze(-2)).flatten(2)
