@@ -198,7 +198,7 @@ def test_relu_relaxation_keeps_true_bounds(loss, make_problem, monkeypatch):
     def refuse(*args, **options):
         raise TooManyFaces("too many")
 
-    monkeypatch.setattr("fourviews.convex.solvers.relu_several.ConeFaces", refuse)
+    monkeypatch.setattr("fourviews.convex.solvers.relu_several.BlockFaces", refuse)
     solution = convex.solve(problem, progress=False)
     assert solution.method == "gated relaxation"
     assert_consistent(solution)
