@@ -54,6 +54,28 @@ for dtype, activation, loss, pool in itertools.product(
         one = convex.MLP(X, X[:, 0, :1].clone(), beta=0.1, activation="relu", pool="mean")
         convex.solve(one, progress=False)
         convex.solve(one, method="splitting", max_iterations=20, progress=False)
+heads = (
+    convex.SelfAttention,
+    convex.Mixer,
+    lambda X, Y, **o: convex.FNO(X, Y, grid=(1, 2), **o),
+    lambda X, Y, **o: convex.BlockFNO(X, Y, grid=(1, 2), blocks=2, **o),
+)
+for head, activation, loss, pool in itertools.product(
+    heads, ("linear", "gated_relu", "relu"), ("squared", "cross_entropy"), (None, "mean")
+):
+    X = torch.randn(3, 2, 2, generator=generator).double()
+    Y = torch.tensor([0, 1, 1]) if pool else torch.tensor([[0, 1], [1, 1], [1, 0]])
+    options = {} if activation == "linear" else {"n_gates": 3}
+    problem = head(X, Y, beta=0.5, activation=activation, loss=loss, pool=pool, **options)
+    solution = convex.solve(problem, tol=1e-3, max_iterations=50, progress=False)
+    convex.from_network(problem, solution.network())
+    solution.predict(X)
+    problem.effective_matrix()
+    convex.head_count(solution)
+    if activation != "relu":
+        for method in ("factored", "fista", "splitting", "frank_wolfe"):
+            convex.solve(problem, method=method, max_iterations=5, progress=False)
+        problem.gram()
 K = torch.eye(3).double()
 convex.quasi_nuclear_norm(torch.randn(3, 2, generator=generator).double(), K)
 """

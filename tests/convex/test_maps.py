@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fourviews import convex
-from fourviews.convex import mlp
+from fourviews.convex.heads import mlp
 
 ACTIVATIONS = ("linear", "gated_relu", "relu")
 LAYOUTS = ("rows", "tokens", "pool")

@@ -21,7 +21,7 @@ def train(problem: convex.Problem, units: int, seed: int, *, decay: float | None
     second = 0.5 * torch.randn(units, q, generator=generator, dtype=torch.float64)
     gates = None
     if problem.activation == "gated_relu":
-        flat = problem.gates.reshape(len(problem.gates), -1)
+        flat = problem.gates_to_rows(problem.gates)
         gates = flat[torch.arange(units) % len(flat)]
     network = problem.hidden_layers(first, second, gates)
     parameters = [network.first, network.second]

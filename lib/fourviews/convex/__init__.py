@@ -1,6 +1,6 @@
 r"""Two-layer heads as convex programs, solved with a certificate of the gap to the optimum.
 
-A *problem* (so far ``MLP``) holds data, loss and norm; ``solve`` returns coefficients with
+A *problem* (``MLP``, ``SelfAttention``, ``Mixer``, ``FNO`` or ``BlockFNO``) holds data, loss and norm; ``solve`` returns coefficients with
 objective, lower bound and relative gap; ``Solution.network()`` turns them into a two-layer
 network with the same objective, ``from_network`` goes back.  Source: Sahiner et al. (2022).
 """
@@ -8,8 +8,19 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .head_count import HeadCount, fewer_heads, head_count
+from .heads import (
+    FNO,
+    MLP,
+    BlockFNO,
+    FNONetwork,
+    Mixer,
+    MixerNetwork,
+    SelfAttention,
+    SelfAttentionNetwork,
+    circulant,
+)
 from .losses import CrossEntropy, Squared
-from .mlp import MLP
 from .network import MLPNetwork, TwoLayerNetwork
 from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .path import largest_beta, regularization_path
@@ -20,20 +31,31 @@ from .solvers import factored, fista, frank_wolfe, newton, solve, splitting
 from .weight_map import from_network
 
 __all__ = [
+    "FNO",
     "MLP",
+    "BlockFNO",
     "CrossEntropy",
+    "FNONetwork",
+    "HeadCount",
     "MLPNetwork",
+    "Mixer",
+    "MixerNetwork",
     "Problem",
+    "SelfAttention",
+    "SelfAttentionNetwork",
     "Solution",
     "Squared",
     "TwoLayerNetwork",
     "arrangement_bound",
     "arrangements",
+    "circulant",
     "cone_decomposition",
     "factored",
+    "fewer_heads",
     "fista",
     "frank_wolfe",
     "from_network",
+    "head_count",
     "largest_beta",
     "lower_bound",
     "newton",

@@ -12,7 +12,9 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float
 
-__all__ = ["ConeFaces"]
+from .problem import Problem
+
+__all__ = ["BlockFaces", "ConeFaces"]
 
 # Hyperplanes closer than this in direction are one, as in `arrangements`.
 _SAME_DIRECTION = 1e-9
@@ -190,6 +192,32 @@ def _spans(
     spans = np.swapaxes(right[:, k:], 1, 2)
     which = which.reshape(-1)
     return spans[which], (singular[:, -1] > _DEPENDENT)[which]
+
+
+class BlockFaces:
+    """Faces of the cells of all of a ReLU problem's blocks, each group's arrangement for itself."""
+
+    def __init__(self, problem: Problem):
+        masks = problem.masks.cpu().numpy() > 0
+        self.groups = [
+            ConeFaces(problem.effective_matrix(g), masks[g :: problem.groups])
+            for g in range(problem.groups)
+        ]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the last search left no face."""
+        return all(faces.complete for faces in self.groups)
+
+    def polars(
+        self, blocks: Float[np.ndarray, "G p q"], floor: float = 0.0
+    ) -> tuple[Float[np.ndarray, "G"], Float[np.ndarray, "G p"]]:
+        """As :meth:`ConeFaces.polars`, over the blocks in the problem's order."""
+        polars, directions = np.zeros(len(blocks)), np.zeros(blocks.shape[:2])
+        for g, faces in enumerate(self.groups):
+            part = slice(g, None, len(self.groups))
+            polars[part], directions[part] = faces.polars(blocks[part], floor)
+        return polars, directions
 
 
 def _raise(attained, direction, cells, values, vectors) -> None:

@@ -25,6 +25,8 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         For ``"gated_relu"``: unit k is on where its *gate's* pre-activation is >= 0.  Gates are fixed.
     pool : {None, "mean"}
         Average the outputs over the tokens.
+    group : (m,) tensor, optional
+        For heads in groups: the group in which each unit acts.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         activation: str,
         gates: Float[Tensor, "m p"] | None = None,
         pool: str | None = None,
+        group: Tensor | None = None,
     ) -> None:
         super().__init__()
         if activation not in ("linear", "gated_relu", "relu"):
@@ -54,6 +57,7 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         self.first = nn.Parameter(first.detach().clone())
         self.second = nn.Parameter(second.detach().clone())
         self.register_buffer("gates", None if gates is None else gates.detach().clone())
+        self.register_buffer("group", None if group is None else group.detach().clone())
         self.activation, self.pool = activation, pool
 
     def weight_decay(self) -> Float[Tensor, ""]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .faces import ConeFaces
+from .faces import BlockFaces
 from .problem import Problem
 from .solution import Solution
 from .solvers import solve
@@ -41,8 +41,8 @@ def largest_beta(problem: Problem) -> float:
     exact = problem.to(torch.float64)
     residual = exact.loss.gradient(torch.zeros_like(exact.loss.target))
     if exact.cones and exact.all_patterns and exact.block_shape[1] > 1:
-        faces = ConeFaces(exact.effective_matrix(), exact.masks.cpu().numpy() > 0)
-        return float(faces.polars(exact.adjoint(residual).cpu().numpy())[0].max(initial=0.0))
+        blocks = exact.outputs_adjoint(residual, exact.masks).cpu().numpy()
+        return float(BlockFaces(exact).polars(blocks)[0].max(initial=0.0))
     return exact.polar(residual)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -99,12 +100,17 @@ class Problem(abc.ABC):
         target = _target(Y, self.X, loss, pool, classes)
         self.loss = (Squared if loss == "squared" else CrossEntropy)(target)
         self.n_outputs = target.shape[-1]
+        self._derived: dict = {}
         self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
 
     # What a head provides ------------------------------------------------------------------
 
     #: Which shapes of X the head accepts: "required", "optional" (tokens).
     token_axis: str = "required"
+
+    #: Parts of the head with their own data and outputs; block j of the coefficients acts in
+    #: group ``j % groups``.
+    groups: int = 1
 
     @property
     @abc.abstractmethod
@@ -117,28 +123,70 @@ class Problem(abc.ABC):
         """Shape of one gate, that of the head's first weight."""
 
     @abc.abstractmethod
-    def first_layer(self, weights: Float[Tensor, "m p"]) -> Float[Tensor, "m rows"]:
-        """Pre-activations of m hidden units: the effective data matrix times each weight."""
+    def first_layer(
+        self, weights: Float[Tensor, "m p"], group: Tensor | None = None
+    ) -> Float[Tensor, "m rows"]:
+        """Pre-activations of m hidden units: the effective data matrix times each weight.
+
+        Rows are ordered by sample.  ``group`` names each unit's group; heads with one group
+        ignore it, and without it units go through the groups in turn.
+        """
 
     @abc.abstractmethod
     def lifted(
-        self, Z: Float[Tensor, "G p q"], masks: Float[Tensor, "G rows"] | None
+        self,
+        Z: Float[Tensor, "G p q"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
         r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j)."""
 
     @abc.abstractmethod
     def lifted_adjoint(
-        self, R: Float[Tensor, "n *s c"], masks: Float[Tensor, "G rows"] | None
+        self,
+        R: Float[Tensor, "n *s c"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
     ) -> Float[Tensor, "G p q"]:
-        """Adjoint of :meth:`lifted`."""
+        """Adjoint of :meth:`lifted`, for as many blocks as there are masks (linear: groups)."""
 
     @abc.abstractmethod
     def relu_polar_bound(self, R: Float[Tensor, "n *s c"]) -> float:
         """Upper bound on the polar over all activation patterns at once, listed or not."""
 
     @abc.abstractmethod
-    def hidden_layers(self, first: Tensor, second: Tensor, gates: Tensor | None) -> TwoLayerNetwork:
+    def hidden_layers(
+        self, first: Tensor, second: Tensor, gates: Tensor | None, group: Tensor | None = None
+    ) -> TwoLayerNetwork:
         """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p)."""
+
+    # What a head may do better ---------------------------------------------------------------
+
+    def outputs(
+        self,
+        Z: Float[Tensor, "G p q"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
+    ) -> Float[Tensor, "n *s c"]:
+        """As :meth:`lifted`, pooled if the problem pools."""
+        return self._pooled(self.lifted(Z, masks, group))
+
+    def outputs_adjoint(
+        self,
+        R: Float[Tensor, "n *s c"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
+    ) -> Float[Tensor, "G p q"]:
+        """Adjoint of :meth:`outputs`."""
+        return self.lifted_adjoint(self._spread(R), masks, group)
+
+    def gates_to_rows(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "G p"]:
+        """Gates as first weights of units, one a block."""
+        return gates.flatten(1)
+
+    def rows_to_gates(self, rows: Float[Tensor, "G p"]) -> Float[Tensor, "P *gate"]:
+        """Inverse of :meth:`gates_to_rows`."""
+        return rows.reshape(-1, *self.gate_shape)
 
     # The linear map ------------------------------------------------------------------------
 
@@ -146,6 +194,18 @@ class Problem(abc.ABC):
     def coefficient_shape(self) -> tuple[int, ...]:
         """Shape of ``coefficients``: (p, q), with a leading gate axis unless linear."""
         return self.block_shape if self.masks is None else (len(self.masks), *self.block_shape)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks of the coefficients: groups times gates."""
+        return self.groups if self.masks is None else len(self.masks)
+
+    def group_of(self, block: Tensor | None) -> Tensor | None:
+        """Group of each block; None, which is everyone's group, if there is one."""
+        return None if self.groups == 1 or block is None else block % self.groups
+
+    def _masks_of(self, block: Tensor | None) -> Tensor | None:
+        return self.masks if self.masks is None or block is None else self.masks[block]
 
     def first_point(self, start: Tensor | None, dtype: torch.dtype) -> Float[Tensor, "*G p q"]:
         """Where a solver starts: ``start``, checked, or zero."""
@@ -165,7 +225,7 @@ class Problem(abc.ABC):
             raise ValueError(
                 f"coefficients must have shape {self.coefficient_shape}, got {tuple(Z.shape)}"
             )
-        return self._pooled(self.lifted(Z.reshape(-1, *self.block_shape), self.masks))
+        return self.outputs(Z.reshape(-1, *self.block_shape), self.masks)
 
     def adjoint(self, R: Float[Tensor, "n *s c"]) -> Float[Tensor, "*G p q"]:
         r"""The adjoint A*: :math:`\langle A(Z), R\rangle = \langle Z, A^*(R)\rangle`."""
@@ -173,7 +233,7 @@ class Problem(abc.ABC):
             raise ValueError(
                 f"residual must have the predictions' shape {tuple(self.loss.target.shape)}, got {tuple(R.shape)}"
             )
-        return self.lifted_adjoint(self._spread(R), self.masks).reshape(self.coefficient_shape)
+        return self.outputs_adjoint(R, self.masks).reshape(self.coefficient_shape)
 
     def gram(
         self, index: Tensor | None = None, weights: Float[Tensor, "G"] | None = None
@@ -184,32 +244,27 @@ class Problem(abc.ABC):
         blocks.  A head whose map treats the output columns alike may return the smaller matrix
         that acts on each column.
         """
-        like = self.loss.target
-        masks = self.masks if self.masks is None or index is None else self.masks[index]
+        like, masks, group = self.loss.target, self._masks_of(index), self.group_of(index)
         columns = []
         for i in range(like.numel()):
             unit = torch.zeros(like.numel(), dtype=like.dtype, device=like.device)
             unit[i] = 1.0
-            Z = self.lifted_adjoint(self._spread(unit.reshape(like.shape)), masks)
+            Z = self.outputs_adjoint(unit.reshape(like.shape), masks, group)
             if weights is not None:
                 Z = Z * weights[:, None, None]
-            columns.append(self._pooled(self.lifted(Z, masks)).ravel())
+            columns.append(self.outputs(Z, masks, group).ravel())
         return torch.stack(columns, dim=1)
 
     def block_predictions(self, Z: Float[Tensor, "G p"], index: Tensor) -> Float[Tensor, "G n *s"]:
         """Each block's own predictions, one output column; heads with structure override it."""
         masks = [None] * len(Z) if self.masks is None else self.masks[index].unsqueeze(1)
         return torch.stack(
-            [
-                self._pooled(self.lifted(z[None, :, None], mask))[..., 0]
-                for z, mask in zip(Z, masks, strict=True)
-            ]
+            [self.outputs(z[None, :, None], mask)[..., 0] for z, mask in zip(Z, masks, strict=True)]
         )
 
     def block_norm_bounds(self) -> Float[Tensor, "G"]:
         r"""Upper bounds on :math:`\|A_j\|`; infinite (no bound) unless a head knows better."""
-        count = 1 if self.masks is None else len(self.masks)
-        return torch.full((count,), float("inf"), dtype=self.X.dtype, device=self.X.device)
+        return torch.full((self.n_blocks,), float("inf"), dtype=self.X.dtype, device=self.X.device)
 
     @property
     def gram_size(self) -> int:
@@ -229,34 +284,50 @@ class Problem(abc.ABC):
     # Units: rank-one coefficients, never multiplied out ---------------------------------------
 
     def _units(self, first: Tensor, second: Tensor, block: Tensor) -> TwoLayerNetwork:
-        gates = None if self.gates is None or self.cones else self.gates.flatten(1)[block]
-        return self.hidden_layers(first, second, gates)
+        gates = None
+        if self.gates is not None and not self.cones:
+            gates = self.gates_to_rows(self.gates)[block].to(first)
+        return self.hidden_layers(first, second, gates, self.group_of(block))
 
     def units_forward(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "n *s c"]:
-        r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units."""
+        r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units.
+
+        Computed, like the gradients below, in the precision of the units.
+        """
         with torch.no_grad():
-            return self._units(first, second, block)(self.X)
+            return self._units(first, second, block)(self.X.to(first.dtype))
 
     def units_first_gradient(
         self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "m p"]:
         r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight."""
-        network = self._units(second.new_zeros(len(second), self.block_shape[0]), second, block)
-        return torch.autograd.grad((network(self.X) * R).sum(), network.first)[0]
+        first = second.new_zeros(len(second), self.block_shape[0])
+        return self.units_passes(first, second, block)[1](R)[0]
 
     def units_second_gradient(
         self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
     ) -> Float[Tensor, "m q"]:
         r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit."""
-        network = self._units(first, first.new_zeros(len(first), self.block_shape[1]), block)
-        return torch.autograd.grad((network(self.X) * R).sum(), network.second)[0]
+        second = first.new_zeros(len(first), self.block_shape[1])
+        return self.units_passes(first, second, block)[1](R)[1]
+
+    def units_passes(
+        self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
+    ) -> tuple[Float[Tensor, "n *s c"], Callable[[Tensor], tuple[Tensor, Tensor]]]:
+        """Predictions, and the function that takes R to the gradients of both layers."""
+        network = self._units(first, second, block)
+        output = network(self.X.to(first.dtype))
+
+        def backward(R: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.autograd.grad(output, (network.first, network.second), R)
+
+        return output.detach(), backward
 
     def part(self, samples: slice) -> Problem:
         """The problem on some of the samples: its loss and map are terms of this one's."""
-        twin = copy.copy(self)
-        twin.__dict__.pop("_effective", None)
+        twin = self._twin()
         twin.X = self.X[samples]
         twin.loss = type(self.loss)(self.loss.target[samples])
         if self.masks is not None:
@@ -313,24 +384,31 @@ class Problem(abc.ABC):
             return min(everywhere, float(self.cone_polars(R).max()) * (1 + 1e-12))
         return min(everywhere, polar_upper_bound(self.adjoint(R)))
 
-    def effective_matrix(self) -> np.ndarray:
-        r"""F with pre-activations Fu, rows × p, in float64."""
-        if not hasattr(self, "_effective"):
-            eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)
-            self._effective = self.first_layer(eye).T.detach().cpu().double().numpy()
-        return self._effective
+    def effective_matrix(self, group: int = 0) -> np.ndarray:
+        r"""F with pre-activations Fu, rows × p, in float64; one for each group."""
+        key = ("effective", group)
+        if key not in self._derived:
+            self._derived[key] = self._effective_tensor(group).cpu().double().numpy()
+        return self._derived[key]
+
+    def _effective_tensor(self, group: int = 0) -> Float[Tensor, "rows p"]:
+        size = self.block_shape[0]
+        eye = torch.eye(size, dtype=self.X.dtype, device=self.X.device)
+        where = torch.full((size,), group, device=self.X.device)
+        return self.first_layer(eye, self.group_of(where)).T
 
     def cone_matrix(self, index: int | np.integer) -> np.ndarray:
         r"""K = (2D − I)F of one pattern, in float64; F is the effective data matrix."""
         signs = 2.0 * self.masks[index].detach().cpu().double().numpy() - 1.0
-        return signs[:, None] * self.effective_matrix()
+        return signs[:, None] * self.effective_matrix(int(index) % self.groups)
 
     def cone_polars(self, R: Float[Tensor, "n *s c"], *, floor: float = 0.0) -> np.ndarray:
         r"""For one column: length of the projection of ±A_j*(R) onto each cone, (2, P).
 
         A block whose norm, an upper bound, is at most ``floor`` keeps that norm instead.
         """
-        blocks = self.adjoint(R)[..., 0].detach().cpu().double().numpy()
+        blocks = self.adjoint(R).reshape(-1, *self.block_shape)[..., 0]
+        blocks = blocks.detach().cpu().double().numpy()
         polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
         for j in np.flatnonzero(polars[0] > floor):
             for side, sign in enumerate((1.0, -1.0)):
@@ -341,12 +419,17 @@ class Problem(abc.ABC):
 
     # Variants of the same problem ----------------------------------------------------------
 
+    def _twin(self) -> Problem:
+        """A copy that will hold other data: what was derived from the old goes."""
+        twin = copy.copy(self)
+        twin._derived = {}
+        return twin
+
     def to(self, dtype: torch.dtype) -> Problem:
         """The same problem in another precision, with the same masks."""
         if dtype == self.X.dtype:
             return self
-        twin = copy.copy(self)
-        twin.__dict__.pop("_effective", None)
+        twin = self._twin()
         twin.X = self.X.to(dtype)
         twin.loss = self.loss.to(dtype)
         twin.gates = None if self.gates is None else self.gates.to(dtype)
@@ -357,7 +440,7 @@ class Problem(abc.ABC):
         """The same problem on another device."""
         if device == self.X.device:
             return self
-        twin = copy.copy(self)
+        twin = self._twin()
         twin.X = self.X.to(device)
         twin.loss = type(self.loss)(self.loss.target.to(device))
         twin.gates = None if self.gates is None else self.gates.to(device)
@@ -378,24 +461,31 @@ class Problem(abc.ABC):
         twin.activation = "gated_relu"
         return twin
 
-    def pattern_of(self, first: Float[Tensor, "m p"]) -> Tensor:
-        """Index of a listed pattern for each neuron, -1 if its pattern is not listed.
+    def pattern_of(self, first: Float[Tensor, "m p"], group: Tensor | None = None) -> Tensor:
+        """Index of a listed pattern for each neuron, negative if its pattern is not listed.
 
-        A neuron on a boundary belongs to every adjacent cone: the best fit counts.
+        A neuron on a boundary belongs to every adjacent cone: the best fit counts.  A negative
+        index still says the group: ``index % groups``.
         """
-        eye = torch.eye(self.block_shape[0], dtype=self.X.dtype, device=self.X.device)
-        rows = torch.linalg.vector_norm(self.first_layer(eye), dim=0)
         first = first.to(self.X)
+        if group is None:
+            group = torch.arange(len(first), device=self.X.device) % self.groups
+        lengths = torch.stack(
+            [torch.linalg.vector_norm(self._effective_tensor(g), dim=1) for g in range(self.groups)]
+        )
         sizes = torch.linalg.vector_norm(first, dim=1, keepdim=True)
         tiny = torch.finfo(first.dtype).tiny
-        cosines = self.first_layer(first) / (rows * sizes).clamp_min(tiny)
+        hidden = self.first_layer(first, self.group_of(group))
+        cosines = hidden / (lengths[group] * sizes).clamp_min(tiny)
         index = []
-        for cosine in cosines:
+        for cosine, g in zip(cosines, group.tolist(), strict=True):
+            masks = self.masks[g :: self.groups]
             # Largest cosine on the wrong side, for every pattern.
-            off_but_positive = (cosine.clamp_min(0) * (1 - self.masks)).amax(dim=1)
-            on_but_negative = ((-cosine).clamp_min(0) * self.masks).amax(dim=1)
+            off_but_positive = (cosine.clamp_min(0) * (1 - masks)).amax(dim=1)
+            on_but_negative = ((-cosine).clamp_min(0) * masks).amax(dim=1)
             least, j = torch.maximum(off_but_positive, on_but_negative).min(dim=0)
-            index.append(int(j) if float(least) <= 1e3 * torch.finfo(cosine.dtype).eps else -1)
+            listed = float(least) <= 1e3 * torch.finfo(cosine.dtype).eps
+            index.append((int(j) if listed else -1) * self.groups + g)
         return torch.tensor(index, dtype=torch.long, device=self.X.device)
 
     def with_data(self, X: Tensor | np.ndarray) -> Problem:
@@ -406,8 +496,7 @@ class Problem(abc.ABC):
                 f"X must have shape (n, {', '.join(map(str, self.X.shape[1:]))}) and dtype {self.X.dtype} "
                 f"as in training, got {tuple(data.shape)}, {data.dtype}"
             )
-        twin = copy.copy(self)
-        twin.__dict__.pop("_effective", None)
+        twin = self._twin()
         twin.X = data.to(self.X.device)
         if self.masks is not None:
             twin.masks = twin._mask(self.gates)
@@ -415,8 +504,8 @@ class Problem(abc.ABC):
 
     # Gates ---------------------------------------------------------------------------------
 
-    def _mask(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "P rows"]:
-        return (self.first_layer(gates.flatten(1)) >= 0).to(self.X.dtype)
+    def _mask(self, gates: Float[Tensor, "*gates"]) -> Float[Tensor, "G rows"]:
+        return (self.first_layer(self.gates_to_rows(gates)) >= 0).to(self.X.dtype)
 
     def _gating(
         self, gates: Tensor | np.ndarray | None, n_gates: int | None, seed: int
@@ -429,40 +518,65 @@ class Problem(abc.ABC):
             return None, None, False
         if gates is not None and n_gates is not None:
             raise ValueError("give gates or n_gates, not both")
-        size = self.block_shape[0]
         if gates is not None:
-            gates = _tensor("gates", gates)
-            if (
-                gates.ndim != 1 + len(self.gate_shape)
-                or tuple(gates.shape[1:]) != self.gate_shape
-                or not len(gates)
-            ):
-                raise ValueError(
-                    f"gates must have shape (P, {', '.join(map(str, self.gate_shape))}) with P >= 1, "
-                    f"got {tuple(gates.shape)}"
-                )
-            if gates.dtype != self.X.dtype or not torch.isfinite(gates).all():
-                raise ValueError(
-                    f"gates must be finite and of X's dtype {self.X.dtype}, got {gates.dtype}"
-                )
-            gates = gates.to(self.X.device)
+            gates = self._checked_gates(_tensor("gates", gates))
             return gates, self._mask(gates), False
         if n_gates is None and self.activation == "relu":
-            eye = torch.eye(size, dtype=self.X.dtype, device=self.X.device)
-            patterns, points = arrangements(self.first_layer(eye).T, return_gates=True)
-            return points.reshape(-1, *self.gate_shape), patterns.to(self.X.dtype), True
+            rows, masks = self._every_pattern()
+            return self.rows_to_gates(rows), masks, True
         if n_gates is None:
             n_gates = DEFAULT_GATES
         if not (_is_integer(n_gates) and n_gates >= 1):
             raise ValueError(f"n_gates must be an integer >= 1, got {n_gates!r}")
-        generator = torch.Generator().manual_seed(int(seed))
-        drawn = torch.randn(n_gates, size, generator=generator, dtype=torch.float64)
-        drawn = drawn.to(self.X.device, self.X.dtype)
-        masks = self._mask(drawn.reshape(-1, *self.gate_shape))
-        packed = np.packbits(masks.cpu().numpy().astype(bool), axis=1)
-        first = np.sort(np.unique(packed, axis=0, return_index=True)[1])
-        index = torch.from_numpy(first).to(self.X.device)
-        return drawn[index].reshape(-1, *self.gate_shape), masks[index], False
+        rows, masks = self._drawn_patterns(int(n_gates), int(seed))
+        return self.rows_to_gates(rows), masks, False
+
+    def _checked_gates(self, gates: Tensor) -> Tensor:
+        if (
+            gates.ndim != 1 + len(self.gate_shape)
+            or tuple(gates.shape[1:]) != self.gate_shape
+            or not len(gates)
+        ):
+            raise ValueError(
+                f"gates must have shape (P, {', '.join(map(str, self.gate_shape))}) with P >= 1, "
+                f"got {tuple(gates.shape)}"
+            )
+        return self._like_data("gates", gates)
+
+    def _like_data(self, name: str, value: Tensor) -> Tensor:
+        if value.dtype != self.X.dtype or not torch.isfinite(value).all():
+            raise ValueError(
+                f"{name} must be finite and of X's dtype {self.X.dtype}, got {value.dtype}"
+            )
+        return value.to(self.X.device)
+
+    def _every_pattern(self) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"]]:
+        """A point in each cell of each group's arrangement, and the cells' patterns."""
+        found = [
+            arrangements(self._effective_tensor(g), return_gates=True) for g in range(self.groups)
+        ]
+        return (
+            _in_turn([points for _, points in found]),
+            _in_turn([patterns.to(self.X.dtype) for patterns, _ in found]),
+        )
+
+    def _drawn_patterns(
+        self, count: int, seed: int
+    ) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"]]:
+        """Gaussian gates and their patterns, equal ones once."""
+        generator = torch.Generator().manual_seed(seed)
+        size = self.block_shape[0]
+        found = []
+        for g in range(self.groups):
+            drawn = torch.randn(count, size, generator=generator, dtype=torch.float64)
+            drawn = drawn.to(self.X.device, self.X.dtype)
+            where = torch.full((count,), g, device=self.X.device)
+            masks = (self.first_layer(drawn, self.group_of(where)) >= 0).to(self.X.dtype)
+            packed = np.packbits(masks.cpu().numpy().astype(bool), axis=1)
+            first = np.sort(np.unique(packed, axis=0, return_index=True)[1])
+            index = torch.from_numpy(first).to(self.X.device)
+            found.append((drawn[index], masks[index]))
+        return _in_turn([rows for rows, _ in found]), _in_turn([masks for _, masks in found])
 
     def __repr__(self) -> str:
         return (
@@ -470,6 +584,18 @@ class Problem(abc.ABC):
             f"beta={self.beta:g}, activation={self.activation!r}, loss={self.loss.name!r}, "
             f"pool={self.pool!r}, coefficients={self.coefficient_shape})"
         )
+
+
+def _in_turn(parts: list[Tensor]) -> Tensor:
+    """One entry of each group after the other.
+
+    A group with fewer repeats its last entry: a pattern that stands twice changes no optimum.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    most = max(map(len, parts))
+    filled = [torch.cat([part, part[-1:].expand(most - len(part), -1)]) for part in parts]
+    return torch.stack(filled, dim=1).flatten(0, 1)
 
 
 def _is_number(value: object) -> bool:

@@ -58,7 +58,7 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
         )
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     shape = exact.coefficient_shape
-    blocks = int(np.prod(shape[:-2], dtype=int))
+    blocks = exact.n_blocks
     p, q = exact.block_shape
     # Conic solvers stop at absolute tolerances: give them a problem of unit size, with
     # variable (|A| / unit) Z, target Y / unit and weight beta / (|A| unit).
@@ -92,7 +92,7 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     neurons = None
     if exact.cones:
         neurons = neurons_from_parts(values[..., 0])
-        network = exact.hidden_layers(neurons.first, neurons.second, None)
+        network = exact._units(*neurons)
         with torch.no_grad():
             predicted = network(exact.X)
         objective = exact.network_objective(network)

@@ -92,7 +92,7 @@ class Solution:
         """The matrix Z; multiplied out from the units on first use if a solver keeps only those."""
         if self._coefficients is None:
             units, shape = self.neurons, self.problem.coefficient_shape
-            Z = units.first.new_zeros(1 if len(shape) == 2 else shape[0], *shape[-2:])
+            Z = units.first.new_zeros(self.problem.n_blocks, *self.problem.block_shape)
             products = torch.einsum("mp,mq->mpq", units.first, units.second)
             self._coefficients = Z.index_add_(0, units.block, products).reshape(shape)
         return self._coefficients
@@ -137,10 +137,7 @@ class Solution:
             tolerance = torch.finfo(self.coefficients.dtype).eps
         blocks = self.coefficients.reshape(-1, *problem.block_shape)
         first, second, block = balanced_factors(blocks, tolerance)
-        gates = None
-        if problem.gates is not None:
-            gates = problem.gates.reshape(len(problem.gates), -1)[block]
-        return problem.hidden_layers(first, second, gates)
+        return problem._units(first, second, block)
 
     def predict(self, X_new: Float[Tensor, "n *s d"] | np.ndarray) -> Float[Tensor, "n *t c"]:
         """Outputs on new data: class scores under cross-entropy.  Errors as for X."""
@@ -148,9 +145,7 @@ class Solution:
         if self.neurons is not None:
             with torch.no_grad():
                 return self.network()(twin.X)
-        return twin._pooled(
-            twin.lifted(self.coefficients.reshape(-1, *twin.block_shape), twin.masks)
-        )
+        return twin.outputs(self.coefficients.reshape(-1, *twin.block_shape), twin.masks)
 
     def __str__(self) -> str:
         state = "converged" if self.converged else "NOT converged"

@@ -62,20 +62,25 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
     first, second = network.first.detach().to(problem.X), network.second.detach().to(problem.X)
     units = torch.einsum("mp,mq->mpq", first, second)
     if problem.masks is None:
-        Z = units.sum(0)
+        Z = torch.zeros(problem.n_blocks, p, q, dtype=problem.X.dtype, device=problem.X.device)
+        where = torch.zeros(len(units), dtype=torch.long, device=problem.X.device)
+        Z = Z.index_add_(0, where if network.group is None else network.group, units)
+        Z = Z.reshape(problem.coefficient_shape)
         return Lifted(Z, problem.to(torch.float64).objective(Z.double()))
     block = (
-        _gate_index(problem, network) if network.gates is not None else problem.pattern_of(first)
+        _gate_index(problem, network)
+        if network.gates is not None
+        else problem.pattern_of(first, network.group)
     )
     if (block < 0).any():
         k = int((block < 0).nonzero()[0])
         raise ValueError(f"unit {k} has an activation pattern on X that the problem does not list")
     Z = torch.zeros(problem.coefficient_shape, dtype=problem.X.dtype, device=problem.X.device)
-    Z.index_add_(0, block, units)
+    Z.view(-1, p, q).index_add_(0, block, units)
     exact = problem.to(torch.float64)
     if not problem.cones:
         return Lifted(Z, exact.objective(Z.double()))
-    twin = exact.hidden_layers(first.double(), second.double(), None)
+    twin = exact._units(first.double(), second.double(), block)
     lengths = torch.linalg.vector_norm(twin.first, dim=1) * torch.linalg.vector_norm(
         twin.second, dim=1
     )
@@ -85,7 +90,14 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
 
 def _gate_index(problem: Problem, network: TwoLayerNetwork) -> Tensor:
     """Block of each unit: the one whose mask on the data equals the unit's."""
-    masks = problem._mask(network.gates.to(problem.X).reshape(-1, *problem.gate_shape))
-    known = {row.tobytes(): j for j, row in enumerate(problem.masks.bool().cpu().numpy())}
-    index = [known.get(row.tobytes(), -1) for row in masks.bool().cpu().numpy()]
+    masks = problem.first_layer(network.gates.to(problem.X), network.group) >= 0
+    groups = [0] * len(masks) if network.group is None else network.group.tolist()
+    known = {
+        (j % problem.groups, row.tobytes()): j
+        for j, row in enumerate(problem.masks.bool().cpu().numpy())
+    }
+    index = [
+        known.get((g, row.tobytes()), -1)
+        for g, row in zip(groups, masks.cpu().numpy(), strict=True)
+    ]
     return torch.tensor(index, dtype=torch.long, device=problem.X.device)

@@ -18,7 +18,9 @@ __all__ = ["factored"]
 
 # Up to this many entries the gradient's blocks are formed and decomposed exactly.
 _LARGEST_BLOCKS = 20_000_000
-_LANCZOS_STEPS = 200
+# Independent starts of the matrix-free bound: they make few steps suffice, and pass the data once.
+_STARTS = 8
+_MOST_STEPS = 2000
 _DROP = 1e-7  # units below this share of the largest product of lengths are dropped
 
 
@@ -88,7 +90,8 @@ def factored(
             residual = model.loss.gradient(prediction)
             # More pairs as there are more units: few rounds, and little to drop.
             count = max(rank, (len(units.first) + 1) // 2)
-            polar, pairs = model.pairs(residual, count)
+            # A bound looser than the gap by little costs little; one much tighter costs much.
+            polar, pairs = model.pairs(residual, count, max(0.3 * min(log.gap, 0.1), 0.5 * tol))
             if log.record(iteration, units, objective, prediction, polar=polar):
                 break
             # Units that are still missing change the rest anyway; without any, what is open is
@@ -127,7 +130,7 @@ class _Factors:
         self.failure_probability = failure_probability
         self.loss = problem.loss.to(torch.float64)
         self.p, self.q = problem.block_shape
-        self.blocks = 1 if problem.masks is None else len(problem.masks)
+        self.blocks = problem.n_blocks
 
     def none(self) -> Neurons:
         like = {"dtype": torch.float64, "device": self.problem.X.device}
@@ -137,7 +140,7 @@ class _Factors:
     def parts(self) -> Iterator[tuple[slice, Problem]]:
         for start in range(0, len(self.problem.X), self.shard):
             part = slice(start, start + self.shard)
-            yield part, self.problem.part(part).to(torch.float64)
+            yield part, self.problem.part(part)
 
     def predict(self, units: Neurons) -> Tensor:
         output = torch.empty_like(self.loss.target)
@@ -167,11 +170,11 @@ class _Factors:
             total = float(0.5 * beta * (U.square().sum() + V.square().sum()))
             dU, dV = beta * U, beta * V
             for _, data in self.parts():
-                F = data.units_forward(U, V, units.block)
-                total += float(data.loss.value(F))
-                R = data.loss.gradient(F)
-                dU = dU + data.units_first_gradient(R, V, units.block)
-                dV = dV + data.units_second_gradient(R, U, units.block)
+                loss = data.loss.to(torch.float64)
+                F, backward = data.units_passes(U, V, units.block)
+                total += float(loss.value(F))
+                gradients = backward(loss.gradient(F))
+                dU, dV = dU + gradients[0], dV + gradients[1]
             return total, torch.cat([dU.ravel(), dV.ravel()]).cpu().numpy()
 
         start = torch.cat([units.first.ravel(), units.second.ravel()]).cpu().numpy()
@@ -210,13 +213,15 @@ class _Factors:
 
     # The certificate and the directions of escape --------------------------------------------
 
-    def pairs(self, residual: Tensor, count: int) -> tuple[float, Neurons]:
+    def pairs(self, residual: Tensor, count: int, slack: float) -> tuple[float, Neurons]:
         r"""Bound on the polar, and at most ``count`` units :math:`-uv^\top` for singular values above β,
-        each as long as the loss's curvature allows."""
+        each as long as the loss's curvature allows.  Matrix-free, the bound is ``slack`` above."""
         if self.blocks * self.p * self.q <= _LARGEST_BLOCKS:
             polar, values, left, right, block = self._exact(residual)
         else:
-            polar, values, left, right, block = self._matrix_free(residual)
+            # Where a round is dear it brings more units.
+            count = max(count, _STARTS)
+            polar, values, left, right, block = self._matrix_free(residual, count, slack)
         order = values.argsort(descending=True)[:count]
         order = order[values[order] > self.problem.beta]
         values, left, right, block = (part[order] for part in (values, left, right, block))
@@ -235,26 +240,32 @@ class _Factors:
     def _exact(self, residual: Tensor):
         gradient = 0
         for part, data in self.parts():
-            gradient = gradient + data.lifted_adjoint(data._spread(residual[part]), data.masks)
+            data = data.to(torch.float64)
+            gradient = gradient + data.outputs_adjoint(residual[part], data.masks)
         u, s, vt = torch.linalg.svd(gradient, full_matrices=False)
         polar = float(s.max()) * (1 + 8 * max(self.p, self.q) * torch.finfo(s.dtype).eps)
         block = torch.arange(len(s), device=s.device)[:, None].expand_as(s).ravel()
         return polar, s.ravel(), u.mT.reshape(-1, self.p), vt.reshape(-1, self.q), block
 
-    def _matrix_free(self, residual: Tensor):
+    def _matrix_free(self, residual: Tensor, count: int, slack: float):
+        # Steps for which the bound exceeds what is found by the slack, see `lanczos_bound`.
+        failure = self.failure_probability / self.blocks
+        exponent = np.log(1.648 * np.sqrt(self.q)) - np.log(failure) / _STARTS
+        steps = int(np.ceil(0.5 + 0.5 * exponent / np.sqrt(2 * slack)))
         results = []
         for j in range(self.blocks):
-            block = torch.tensor([j], device=residual.device)
 
-            def apply(v: Tensor, block: Tensor = block) -> Tensor:
+            def apply(V: Tensor, j: int = j) -> Tensor:
+                block = torch.full((len(V),), j, device=residual.device)
                 return sum(
-                    data.units_first_gradient(residual[part], v[None], block)[0]
+                    data.units_first_gradient(residual[part], V, block)
                     for part, data in self.parts()
                 )
 
-            def apply_transposed(u: Tensor, block: Tensor = block) -> Tensor:
+            def apply_transposed(U: Tensor, j: int = j) -> Tensor:
+                block = torch.full((len(U),), j, device=residual.device)
                 return sum(
-                    data.units_second_gradient(residual[part], u[None], block)[0]
+                    data.units_second_gradient(residual[part], U, block)
                     for part, data in self.parts()
                 )
 
@@ -263,16 +274,22 @@ class _Factors:
                     apply,
                     apply_transposed,
                     self.q,
-                    steps=_LANCZOS_STEPS,
-                    failure_probability=self.failure_probability / self.blocks,
+                    steps=min(steps, _MOST_STEPS),
+                    block=_STARTS,
+                    pairs=count,
+                    failure_probability=failure,
                     like=residual,
                 )
             )
-        like = {"dtype": residual.dtype, "device": residual.device}
         return (
             max(r.bound for r in results),
-            torch.tensor([r.found for r in results], **like),
-            torch.stack([r.left for r in results]),
-            torch.stack([r.right for r in results]),
-            torch.arange(self.blocks, device=residual.device),
+            torch.cat([r.values for r in results]),
+            torch.cat([r.lefts for r in results]),
+            torch.cat([r.rights for r in results]),
+            torch.cat(
+                [
+                    torch.full((len(r.values),), j, device=residual.device)
+                    for j, r in enumerate(results)
+                ]
+            ),
         )

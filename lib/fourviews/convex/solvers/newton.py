@@ -73,13 +73,18 @@ def newton(
     Raises
     ------
     ValueError
-        For another loss, several columns or ReLU, or if ``start`` does not fit.
+        For another loss, several columns or blocks, or ReLU, or if ``start`` does not fit.
     """
     if problem.cones or problem.loss.name != "squared" or problem.block_shape[1] != 1:
         raise ValueError(
             "newton solves squared loss with one output column and activation "
             f'"linear" or "gated_relu"; got loss "{problem.loss.name}", '
             f'{problem.block_shape[1]} columns, activation "{problem.activation}"'
+        )
+    if problem.groups > 1:
+        raise ValueError(
+            f'method "newton" solves heads with one group, got {problem.groups} blocks: '
+            "under squared loss they are separate problems"
         )
     exact = problem.to(torch.float64)
     log = Log(problem, tol, "Newton", max_iterations, progress, time_limit)
@@ -160,8 +165,7 @@ class _Sizes:
         def product(v: Tensor) -> Tensor:
             if len(on) == 0:
                 return v
-            image = problem.lifted_adjoint(problem._spread(v), masks) * weights
-            return v + problem._pooled(problem.lifted(image, masks))
+            return v + problem.outputs(problem.outputs_adjoint(v, masks) * weights, masks)
 
         goal = accuracy * float(self.target.norm())
         v = self.preconditioned(self.target)
@@ -181,7 +185,7 @@ class _Sizes:
 
     def images(self, v: Float[Tensor, "n *s c"]) -> Float[Tensor, "G p"]:
         """A_j*v for every block."""
-        return self.problem.lifted_adjoint(self.problem._spread(v), self.problem.masks)[..., 0]
+        return self.problem.outputs_adjoint(v, self.problem.masks)[..., 0]
 
     def hessian(
         self, images: Float[Tensor, "J p"], index: Int[Tensor, "J"]

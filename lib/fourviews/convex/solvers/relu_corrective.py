@@ -60,7 +60,7 @@ def fully_corrective(
             parts = np.zeros((2, len(exact.masks), size))
             np.add.at(parts, (origin[:, 1], origin[:, 0]), weights[:, None] * atoms)
             units = neurons_from_parts(parts)
-            network = exact.hidden_layers(units.first, units.second, None)
+            network = exact._units(*units)
             with torch.no_grad():
                 prediction = network(exact.X)
             residual = exact.loss.gradient(prediction)
@@ -95,7 +95,7 @@ def _violated(
     problem: Problem, residual: Tensor
 ) -> tuple[list[tuple[float, int, int, np.ndarray]], np.ndarray]:
     """Most violated neurons (polar, pattern, side, unit vector), and upper bounds on all polars."""
-    blocks = problem.adjoint(residual)[..., 0].numpy()
+    blocks = problem.outputs_adjoint(residual, problem.masks)[..., 0].numpy()
     beta = problem.beta
     polars = np.tile(np.linalg.norm(blocks, axis=1), (2, 1))
     found = []
@@ -114,21 +114,23 @@ def _violated(
 def _image(problem: Problem, unit: np.ndarray, pattern: int, side: int) -> np.ndarray:
     """Predictions of one neuron with second weight +1 (side 0) or -1."""
     Z = torch.from_numpy(unit).reshape(1, -1, 1)
-    output = problem._pooled(problem.lifted(Z, problem.masks[pattern : pattern + 1]))
+    group = problem.group_of(torch.tensor([pattern]))
+    output = problem.outputs(Z, problem.masks[pattern : pattern + 1], group)
     return (1.0 if side == 0 else -1.0) * output.numpy().ravel()
 
 
 def relu_solution(problem: Problem, log: Log, tol: float, iterations: int, method: str) -> Solution:
     """Solution from the neurons that a solver's log found best, in the input's precision."""
     units: Neurons = log.best
-    Z = torch.zeros(problem.coefficient_shape, dtype=torch.float64)
+    Z = torch.zeros(problem.n_blocks, *problem.block_shape, dtype=torch.float64)
     Z.index_add_(0, units.block, torch.einsum("mp,mq->mpq", units.first, units.second))
+    Z = Z.reshape(problem.coefficient_shape)
     units = Neurons(
         units.first.to(problem.X), units.second.to(problem.X), units.block.to(problem.X.device)
     )
     # In float32 the rounded network is what counts; its objective is a rounding above.
     exact = problem.to(torch.float64)
-    network = exact.hidden_layers(units.first.double(), units.second.double(), None)
+    network = exact._units(units.first.double(), units.second.double(), units.block)
     objective = exact.network_objective(network)
     return Solution(
         problem,

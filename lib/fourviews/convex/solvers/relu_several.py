@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.optimize import nnls
 from torch import Tensor
 
+from ..caratheodory import fewer_weights
 from ..certificates import relative_gap
-from ..faces import ConeFaces
+from ..faces import BlockFaces
 from ..problem import Problem
 from ..solution import Neurons, Solution, objective_at_zero
 from .fista import fista, iterate
@@ -31,17 +31,17 @@ class _OverNeurons:
     The variable holds one row :math:`v_k` for each unit vector :math:`u_k`.
     """
 
-    def __init__(self, problem: Problem, units: Float[Tensor, "m p"]):
+    def __init__(self, problem: Problem, units: Float[Tensor, "m p"], block: Tensor):
         self.problem, self.loss, self.units = problem, problem.loss, units
-        self.masks = (problem.first_layer(units) >= 0).to(units.dtype)
+        self.group = problem.group_of(block)
+        self.masks = (problem.first_layer(units, self.group) >= 0).to(units.dtype)
 
     def forward(self, V: Float[Tensor, "m q"]) -> Tensor:
-        return self.problem._pooled(
-            self.problem.lifted(self.units[:, :, None] * V[:, None, :], self.masks)
-        )
+        Z = self.units[:, :, None] * V[:, None, :]
+        return self.problem.outputs(Z, self.masks, self.group)
 
     def adjoint(self, R: Tensor) -> Float[Tensor, "m q"]:
-        blocks = self.problem.lifted_adjoint(self.problem._spread(R), self.masks)
+        blocks = self.problem.outputs_adjoint(R, self.masks, self.group)
         return torch.einsum("mp,mpq->mq", self.units, blocks)
 
     def prox(self, V: Tensor, step: float) -> Tensor:
@@ -87,7 +87,7 @@ def relu_neurons(
     matrix).  A round solves it over the neurons found so far, improves them by local descent on the
     network, and solves again; then each cell contributes its most violated neuron, the maximiser of
     :math:`\|M_j^\top u\|` over its cone for the gradient's block :math:`M_j`, found by
-    :class:`~fourviews.convex.faces.ConeFaces`.  The largest of these maxima also gives the
+    :class:`~fourviews.convex.faces.BlockFaces`.  The largest of these maxima also gives the
     lower bound.  What is NP-hard in general is done here by enumeration and bounding: the work grows
     with the number of cells and of their faces, both exponential in the rank of F and polynomial in N.
     Where the search over faces had to leave some, and the gap stays open, the optimum of the
@@ -110,18 +110,19 @@ def relu_neurons(
             f"beta > 0, got {problem!r}"
         )
     exact = problem.to(torch.float64).on(torch.device("cpu"))
-    faces = ConeFaces(exact.effective_matrix(), exact.masks.numpy() > 0)
+    faces = BlockFaces(exact)
     log = Log(exact, tol, "ReLU", max_iterations, progress, time_limit, patience=_PATIENCE)
     p, q = exact.block_shape
     units, V = torch.zeros(0, p, dtype=torch.float64), torch.zeros(0, q, dtype=torch.float64)
+    group = torch.zeros(0, dtype=torch.long)
     iteration = 0
     try:
         for iteration in range(max_iterations + 1):
-            neurons = _balanced(exact, units, V)
-            network = exact.hidden_layers(neurons.first, neurons.second, None)
+            neurons = _balanced(exact, units, V, group)
+            network = exact._units(*neurons)
             with torch.no_grad():
                 prediction = network(exact.X)
-            blocks = exact.adjoint(exact.loss.gradient(prediction)).numpy()
+            blocks = exact.outputs_adjoint(exact.loss.gradient(prediction), exact.masks).numpy()
             polars, directions = faces.polars(blocks, floor=exact.beta)
             polar = float(polars.max(initial=0.0))
             objective = exact.network_objective(network)
@@ -133,13 +134,15 @@ def relu_neurons(
             if not len(order) or iteration == max_iterations:
                 break
             new = torch.from_numpy(directions[order])
+            group = torch.cat([group, torch.from_numpy(order) % exact.groups])
             accuracy = max(0.1 * tol, 1e-2 * min(1.0, log.gap) ** 1.5)
-            units, V = _over(exact, torch.cat([units, new]), V, accuracy)
-            improved = descend(exact, _balanced(exact, units, V))
+            units, V, group = _over(exact, torch.cat([units, new]), V, group, accuracy)
+            improved = descend(exact, _balanced(exact, units, V, group))
             lengths = torch.linalg.vector_norm(improved.first, dim=1, keepdim=True)
             units = torch.cat([units, improved.first / lengths])
+            group = torch.cat([group, improved.block % exact.groups])
             V = torch.cat([torch.zeros_like(V), improved.second * lengths])
-            units, V = _over(exact, units, V, accuracy)
+            units, V, group = _over(exact, units, V, group, accuracy)
         if not faces.complete and log.gap > tol:
             relaxed = exact.gated_relaxation()
             gated = (splitting if relaxed.loss.name == "squared" else fista)(
@@ -153,51 +156,37 @@ def relu_neurons(
 
 
 def fewer_neurons(problem: Problem, neurons: Neurons, most: float) -> Neurons:
-    r"""At most N·c + 1 of the neurons, rescaled, that compute the same outputs (N·c numbers) with
-    the same norm, if the objective stays within ``most``; else the neurons as they came.
-
-    Weights :math:`w \ge 0` with :math:`\sum_kw_kF_k = \sum_kF_k` and :math:`\sum_kw_ka_k = \sum_ka_k`, for the outputs
-    :math:`F_k` and norms :math:`a_k`, need no more positive entries than equations (Carathéodory);
-    an active-set method for non-negative least squares ends at independent columns.
-    """
-    m = len(neurons.first)
-    if m < 2:
+    """Neurons with the same outputs and no larger norm, at most as many as there are outputs if
+    rounding allows (see :func:`~fourviews.convex.caratheodory.fewer_weights`); as they came if the
+    objective would exceed ``most``."""
+    outputs = []
+    for k in range(len(neurons.first)):
+        one = Neurons(*(part[k : k + 1] for part in neurons))
+        with torch.no_grad():
+            outputs.append(problem._units(*one)(problem.X).ravel().numpy())
+    if not outputs:
         return neurons
-    masks = (problem.first_layer(neurons.first) >= 0).to(neurons.first.dtype)
-    outputs = torch.stack(
-        [
-            problem._pooled(problem.lifted(torch.outer(u, v)[None], mask[None])).ravel()
-            for u, v, mask in zip(neurons.first, neurons.second, masks, strict=True)
-        ],
-        dim=1,
-    ).numpy()
     norms = (neurons.first.norm(dim=1) * neurons.second.norm(dim=1)).numpy()
-    scale = np.abs(outputs).max()
-    if scale == 0:
-        return neurons
-    columns = np.vstack([outputs / scale, norms / norms.max()])
-    try:
-        weights, _ = nnls(columns, columns.sum(axis=1))
-    except RuntimeError:
-        return neurons  # too many exchanges: columns that are almost equal
-    kept = np.flatnonzero(weights > 1e-12 * weights.max(initial=0.0))
-    weights = weights[kept]
-    root = torch.from_numpy(np.sqrt(weights))[:, None]
+    weights = fewer_weights(np.stack(outputs, axis=1), norms)
+    kept = np.flatnonzero(weights)
+    root = torch.from_numpy(np.sqrt(weights[kept]))[:, None]
     fewer = Neurons(neurons.first[kept] * root, neurons.second[kept] * root, neurons.block[kept])
-    network = problem.hidden_layers(fewer.first, fewer.second, None)
-    return fewer if problem.network_objective(network) <= most else neurons
+    value = problem.network_objective(problem._units(*fewer))
+    return fewer if value <= most else neurons
 
 
-def _over(problem: Problem, units: Tensor, V: Tensor, tol: float) -> tuple[Tensor, Tensor]:
+def _over(
+    problem: Problem, units: Tensor, V: Tensor, group: Tensor, tol: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Neurons that the program over ``units`` uses; rows that V lacks start at zero."""
     start = torch.zeros(len(units), problem.block_shape[1], dtype=torch.float64)
     start[: len(V)] = V
-    V = _OverNeurons(problem, units).solve(start, tol)
+    V = _OverNeurons(problem, units, group).solve(start, tol)
     size = torch.linalg.vector_norm(V, dim=1)
     used = size > 1e-10 * size.max()
-    return units[used], V[used]
+    return units[used], V[used], group[used]
 
 
-def _balanced(problem: Problem, units: Tensor, V: Tensor) -> Neurons:
+def _balanced(problem: Problem, units: Tensor, V: Tensor, group: Tensor) -> Neurons:
     root = torch.linalg.vector_norm(V, dim=1, keepdim=True).sqrt()
-    return Neurons(units * root, V / root, problem.pattern_of(units))
+    return Neurons(units * root, V / root, problem.pattern_of(units, group))

@@ -22,7 +22,7 @@ __all__ = ["descend", "relu_bounds", "relu_on_cones"]
 class ConeModel:
     r"""One-column ReLU program on some patterns, :math:`z_j = a_j - b_j` with both in the cone.
 
-    The variable has shape (2, P, p, 1), the parts a and b first.  Its proximal map is
+    The variable holds the parts a and b, (2, …) with the coefficients' shape.  Its proximal map is
 
     .. math:: \operatorname{prox}_{\tau(\|\cdot\| + \iota_C)}(x)
               = \Big(1 - \frac{\tau}{\|P_C x\|}\Big)_+ P_C x .
@@ -35,6 +35,7 @@ class ConeModel:
         self.problem, self.loss = problem, problem.loss
         self.cones = [problem.cone_matrix(j) for j in range(len(problem.masks))]
         self.shift = np.zeros((2, len(self.cones), problem.block_shape[0]))
+        self.shape = problem.coefficient_shape
 
     def forward(self, V: Tensor) -> Tensor:
         return self.problem.forward(V[0] - V[1])
@@ -48,7 +49,7 @@ class ConeModel:
 
     def prox(self, V: Tensor, step: float) -> Tensor:
         threshold = step * self.problem.beta
-        x = V[..., 0].numpy()
+        x = V.reshape(2, len(self.cones), -1).numpy()
         out = np.zeros_like(x)
         candidates = np.linalg.norm(x, axis=-1) > threshold
         candidates &= np.linalg.norm(x + self.shift, axis=-1) > threshold
@@ -58,7 +59,7 @@ class ConeModel:
             length = np.linalg.norm(point)
             if length > threshold:
                 out[side, j] = (1.0 - threshold / length) * point
-        return torch.from_numpy(out).unsqueeze(-1)
+        return torch.from_numpy(out).reshape(2, *self.shape)
 
 
 def relu_on_cones(
@@ -90,8 +91,8 @@ def relu_on_cones(
     def check(iteration: int, V: Tensor, F: Tensor) -> bool:
         if not (log.due(iteration) or iteration in (0, max_iterations)):
             return False
-        units = neurons_from_parts(V[..., 0].numpy(), 1e-12)
-        network = exact.hidden_layers(units.first, units.second, None)
+        units = neurons_from_parts(V.reshape(2, exact.n_blocks, -1).numpy(), 1e-12)
+        network = exact._units(*units)
         residual = exact.loss.gradient(F)
         polar = exact.polar(residual)
         return log.record(iteration, units, exact.network_objective(network), F, polar=polar)
@@ -142,7 +143,7 @@ def relu_bounds(
         # Descent may leave the listed patterns; only the full list has a block for every neuron.
         candidates = (split, descend(exact, split)) if exact.all_patterns else (split,)
         for iteration, units in enumerate(candidates, start=1):
-            network = exact.hidden_layers(units.first, units.second, None)
+            network = exact._units(*units)
             log.record(
                 iteration, units, exact.network_objective(network), relaxed_prediction, bound=bound
             )
@@ -177,7 +178,7 @@ def descend(problem: Problem, units: Neurons) -> Neurons:
     m, p = units.first.shape
     if m == 0:
         return units
-    network = problem.hidden_layers(units.first, units.second, None)
+    network = problem._units(*units)
 
     def value_and_gradient(theta: np.ndarray) -> tuple[float, np.ndarray]:
         flat = torch.from_numpy(theta)
@@ -199,5 +200,5 @@ def descend(problem: Problem, units: Neurons) -> Neurons:
     alive = (torch.linalg.vector_norm(first, dim=1) > 1e-9) & (
         torch.linalg.vector_norm(second, dim=1) > 1e-9
     )
-    first, second = first[alive], second[alive]
-    return Neurons(first, second, problem.pattern_of(first))
+    first, second, group = first[alive], second[alive], (units.block % problem.groups)[alive]
+    return Neurons(first, second, problem.pattern_of(first, group))

@@ -123,7 +123,7 @@ def solve(
 
 def _choice(problem: Problem) -> str:
     squared = problem.loss.name == "squared"
-    if squared and problem.block_shape[1] == 1 and problem.beta > 0:
+    if squared and problem.block_shape[1] == problem.groups == 1 and problem.beta > 0:
         if problem.gram_size <= _LARGEST_HESSIAN:
             return "newton"
     # Splitting pays for its decomposition where the loss is as curved as its bound says;
@@ -137,8 +137,13 @@ def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:
     # Without regularisation the cones cost nothing: the relaxation is exact.
     if problem.beta == 0:
         return relu_bounds(problem, **common)
-    if problem.block_shape[1] == 1:
-        return (fully_corrective if method == "auto" else relu_on_cones)(problem, **common)
+    one = problem.block_shape[1] == 1
+    if one and method == "auto" and problem.loss.name == "squared":
+        return fully_corrective(problem, **common)
+    if one and method == "splitting":
+        return relu_on_cones(problem, **common)
     if problem.all_patterns:
         return relu_neurons(problem, **common)
+    if one:
+        return relu_on_cones(problem, **common)
     return relu_bounds(problem, **common)

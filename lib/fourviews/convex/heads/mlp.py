@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .network import MLPNetwork
-from .problem import Problem
+from ..network import MLPNetwork
+from ..problem import Problem
 
 __all__ = ["MLP"]
 
@@ -54,11 +54,16 @@ class MLP(Problem):
     def _rows(self) -> Float[Tensor, "rows d"]:
         return self.X.reshape(-1, self.X.shape[-1])
 
-    def first_layer(self, weights: Float[Tensor, "m d"]) -> Float[Tensor, "m rows"]:
+    def first_layer(
+        self, weights: Float[Tensor, "m d"], group: Tensor | None = None
+    ) -> Float[Tensor, "m rows"]:
         return weights @ self._rows.T
 
     def lifted(
-        self, Z: Float[Tensor, "G d c"], masks: Float[Tensor, "G rows"] | None
+        self,
+        Z: Float[Tensor, "G d c"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
         rows = self._rows
         if masks is None:
@@ -73,7 +78,10 @@ class MLP(Problem):
         return output.reshape(*self.X.shape[:-1], -1)
 
     def lifted_adjoint(
-        self, R: Float[Tensor, "n *s c"], masks: Float[Tensor, "G rows"] | None
+        self,
+        R: Float[Tensor, "n *s c"],
+        masks: Float[Tensor, "G rows"] | None,
+        group: Tensor | None = None,
     ) -> Float[Tensor, "G d c"]:
         rows, R = self._rows, R.reshape(-1, R.shape[-1])
         if masks is None:
@@ -138,5 +146,7 @@ class MLP(Problem):
         norm = lambda M: float(torch.linalg.matrix_norm(M, 2))  # noqa: E731
         return 0.5 * (norm(R.T @ rows) + norm(R) * norm(rows))
 
-    def hidden_layers(self, first: Tensor, second: Tensor, gates: Tensor | None) -> MLPNetwork:
+    def hidden_layers(
+        self, first: Tensor, second: Tensor, gates: Tensor | None, group: Tensor | None = None
+    ) -> MLPNetwork:
         return MLPNetwork(first, second, activation=self.activation, gates=gates, pool=self.pool)
