@@ -208,7 +208,7 @@ class SelfAttention(Problem):
             grams, mean = self._moments()
             inner = grams.flatten(1) @ grams.flatten(1).T
             if weights is not None:
-                inner = inner * weights[0]
+                inner = inner * weights.sum()
             if self.pool == "mean":
                 return inner * (mean @ mean.T)
             return (rows @ rows.T) * inner.repeat_interleave(s, 0).repeat_interleave(s, 1)

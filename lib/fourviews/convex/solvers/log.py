@@ -97,7 +97,7 @@ class Log:
         self.history.append(
             Record(
                 iteration,
-                time.perf_counter() - self.started,
+                self.seconds,
                 self.objective,
                 min(self.bound, self.objective),
             )
@@ -108,8 +108,13 @@ class Log:
         self.done = iteration
         if gap < 0.99 * self.best_gap:
             self.best_gap, self.best_gap_at = gap, iteration
-        late = time.perf_counter() - self.started > self.time_limit
+        late = self.seconds > self.time_limit
         return gap <= self.tol or late or iteration > 2 * self.best_gap_at + self.patience
+
+    @property
+    def seconds(self) -> float:
+        """Since the solve began."""
+        return time.perf_counter() - self.started
 
     @property
     def gap(self) -> float:

@@ -15,11 +15,14 @@ __all__ = ["newton"]
 
 _SUFFICIENT = 1e-4  # Armijo
 _HALVINGS = 12  # of a Newton step, before the scaled gradient is taken
+_PATIENCE = 60  # steps without a smaller gap, beyond twice those that made it
+_SLOW = 8  # such steps after which single precision is to blame
 _STALLED = 3  # steps without progress after which rounding decides
 # Up to this many rows M is factored in double precision; beyond, in single precision, as a
 # preconditioner, and a problem of half the samples is solved first.
 _SMALL = 1500
 _MOST_PRODUCTS = 12  # with M, to refine a solution
+_RIDGE = 1e-8
 _FIRST_BLOCKS = 128  # non-zero at the start
 _MOST_CANDIDATES = 64  # zero blocks that may enter at a step, unless more are non-zero already
 
@@ -56,8 +59,9 @@ def newton(
 
     For an MLP :math:`\sum_j\eta_jA_jA_j^* = (XX^\top)\circ(D^\top\operatorname{diag}(\eta)D)` with the masks D
     (gates × rows).  With J blocks in the model a step costs :math:`O(N^2(d + J) + N^3 + J^3)` and
-    :math:`O(N d P)` for the certificate; memory is :math:`O(N^2 + J^2 + N(J + P))`, as
-    :math:`[D_1X\;\dots\;D_PX]` is never formed.  About ten steps reach a gap of 1e-6.
+    :math:`O(N d P)` for the certificate; memory is :math:`O(N^2 + J^2 + N(J + P) + Pd)`, as
+    :math:`[D_1X\;\dots\;D_PX]` is never formed.  About ten steps reach a gap of 1e-6, some twenty where
+    beta is small.
     Works in float64 whatever the input's precision is.
 
     Parameters
@@ -68,7 +72,6 @@ def newton(
         As for :func:`solve`; an iteration is a Newton step.
     start : tensor, optional
         First coefficients, such as the solution for another beta; only their sizes are used.
-        Blocks of equal size if not given.
 
     Raises
     ------
@@ -87,7 +90,7 @@ def newton(
             "under squared loss they are separate problems"
         )
     exact = problem.to(torch.float64)
-    log = Log(problem, tol, "Newton", max_iterations, progress, time_limit)
+    log = Log(problem, tol, "Newton", max_iterations, progress, time_limit, patience=_PATIENCE)
     point = problem.first_point(start, torch.float64)
     steps = 0
     try:
@@ -113,38 +116,48 @@ class _Sizes:
         self.rough = problem.to(torch.float32)
         self.factor: Tensor | None = None
         self.accuracy = 1e-6  # of the linear systems
+        self.length = float(self.target.norm())  # what it is relative to
         self.alive = torch.ones(self.count, dtype=torch.bool, device=problem.X.device)
 
     # The function and its derivatives -------------------------------------------------------
 
-    def factored(self, sizes: Float[Tensor, "G"]) -> Float[Tensor, "N N"]:
-        """Cholesky factor of M, lower."""
+    def factored(self, sizes: Float[Tensor, "G"]) -> Float[Tensor, "N N"] | None:
+        """Cholesky factor of M, lower; None if its entries are beyond the range of the precision."""
         on = torch.nonzero(sizes)[:, 0]
         problem = self.problem if self.precise else self.rough
-        matrix = problem.gram(on, (sizes[on] / self.beta).to(problem.X))
+        weights = sizes[on] / self.beta
+        largest = float(weights.max()) if len(on) else 1.0
+        matrix = problem.gram(on, (weights / largest).to(problem.X))
+        matrix = matrix.mul_(largest**0.5).mul_(largest**0.5)  # the factor itself may overflow
         matrix.diagonal().add_(1)
         # Below the rounding of the sum; it keeps the factorisation alive.
         rounding = 4 * torch.finfo(matrix.dtype).eps * float(matrix.diagonal().max())
-        matrix.diagonal().add_(rounding)
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        while failed:
-            rounding *= 100
+        for _ in range(8):
             matrix.diagonal().add_(rounding)
             factor, failed = torch.linalg.cholesky_ex(matrix)
-        return factor
+            if not failed:
+                return factor if bool(torch.isfinite(factor.diagonal()).all()) else None
+            rounding *= 100
+        return None
 
     def solve(
         self, sizes: Float[Tensor, "G"], accuracy: float = 1e-13
     ) -> tuple[Float[Tensor, "n *s c"], float]:
-        r"""v = M⁻¹y, by conjugate gradients preconditioned with M's factor, and φ.  The residual r
-        is at most ``accuracy`` times as long as y; φ is known to half the square of r, by
+        r"""v = M⁻¹y, by conjugate gradients preconditioned with M's factor, and φ, infinite if M is
+        out of range.  The square of the residual r is at most ``accuracy``² times twice the best φ so
+        far; φ is known to half the square of r, by
         :math:`y^\top M^{-1}y = y^\top v + v^\top r + r^\top M^{-1}r`."""
         self.factor = self.factored(sizes)
-        v, r, enough = self.conjugate_gradients(sizes, accuracy)
+        enough = False
+        if self.factor is not None:
+            v, r, enough = self.conjugate_gradients(sizes, accuracy)
         if not enough and not self.precise:
             self.precise = True  # single precision was not enough
             self.factor = self.factored(sizes)
-            v, r, _ = self.conjugate_gradients(sizes, accuracy)
+            if self.factor is not None:
+                v, r, _ = self.conjugate_gradients(sizes, accuracy)
+        if self.factor is None:
+            return torch.zeros_like(self.target), float("inf")
         # What a factor in double precision leaves is rounding; the certificate will tell.
         energy = float((self.target * v).sum() + (v * r).sum())
         return v, 0.5 * energy + 0.5 * self.beta * float(sizes.sum())
@@ -167,7 +180,7 @@ class _Sizes:
                 return v
             return v + problem.outputs(problem.outputs_adjoint(v, masks) * weights, masks)
 
-        goal = accuracy * float(self.target.norm())
+        goal = accuracy * self.length
         v = self.preconditioned(self.target)
         r = self.target - product(v)
         z = self.preconditioned(r)
@@ -176,12 +189,15 @@ class _Sizes:
             if float(r.norm()) <= goal:
                 return v, r, True
             image = product(p)
-            length = rho / float((p * image).sum())
+            energy = float((p * image).sum())
+            if not 0 < energy < float("inf"):
+                break  # out of range
+            length = rho / energy
             v, r = v + length * p, r - length * image
             z = self.preconditioned(r)
             rho, before = float((r * z).sum()), rho
             p = z + (rho / before) * p
-        return v, r, float(r.norm()) <= goal
+        return v, r, bool(r.norm() <= goal)
 
     def images(self, v: Float[Tensor, "n *s c"]) -> Float[Tensor, "G p"]:
         """A_j*v for every block."""
@@ -191,9 +207,11 @@ class _Sizes:
         self, images: Float[Tensor, "J p"], index: Int[Tensor, "J"]
     ) -> Float[Tensor, "J J"]:
         columns = self.problem.block_predictions(images, index).reshape(len(index), -1).T
-        columns = columns.to(self.factor.dtype)
-        half = torch.linalg.solve_triangular(self.factor, columns, upper=False)
-        return (half.T @ half).to(images.dtype) / self.beta**2
+        # At unit length, as single precision has a narrow range.
+        lengths = torch.linalg.vector_norm(columns, dim=0) / self.beta
+        unit = columns / (lengths * self.beta).clamp_min(torch.finfo(columns.dtype).tiny)
+        half = torch.linalg.solve_triangular(self.factor, unit.to(self.factor.dtype), upper=False)
+        return (half.T @ half).to(images.dtype) * lengths[:, None] * lengths
 
     # The method -----------------------------------------------------------------------------
 
@@ -201,49 +219,58 @@ class _Sizes:
         """Newton steps from ``sizes`` until the log says that it is enough; returns their number."""
         if float(sizes.sum()) == 0:
             sizes = self.first_sizes(log.time_limit)
-            if sizes is None:
-                return 0  # A = 0: zero was optimal, and the log has said so
         v, value = self.solve(sizes, self.accuracy)
+        if value == float("inf"):  # a start out of range
+            sizes = self.first_sizes(log.time_limit)
+            v, value = self.solve(sizes, self.accuracy)
         least, stalled = float("inf"), 0
         for step in range(1, max_iterations + 1):
             images = self.images(v)
-            if self.note(step, sizes, v, images, log):
+            if self.note(step, sizes, v, images, log) or step == max_iterations:
                 return step
             progress = value < least * (1 - 1e-14)
             least, stalled = min(least, value), 0 if progress else stalled + 1
-            if stalled >= _STALLED:
-                return step
-            index, change, slope, fallback = self.direction(sizes, images)
-            found = None
-            for way, inclination in ((change, slope), fallback):
-                if inclination < 0:
-                    found = self.search(sizes, index, way, inclination, value)
-                if found is not None:
-                    break
+            self.length = min(self.length, (2 * least) ** 0.5)
+            slow = step - log.best_gap_at > _SLOW and not self.precise
+            found = None if slow or stalled >= _STALLED else self.step(sizes, images, value)
+            if found is None and not self.precise:
+                self.precise, stalled = True, 0  # what stopped it may be single precision
+                v, value = self.solve(sizes, self.accuracy)
+                least = float("inf")
+                found = self.step(sizes, self.images(v), value)
             if found is None:
                 return step  # no descent above rounding is left
             sizes, v, value = found
         return max_iterations
 
-    def first_sizes(self, time_limit: float) -> Float[Tensor, "G"] | None:
-        """Those of a problem of half the samples where this one is large.  Else equal sizes, with
-        which a ridge regression would reach the target's length, for the blocks that would lower
-        φ most; None if A = 0."""
+    def step(
+        self, sizes: Float[Tensor, "G"], images: Float[Tensor, "G p"], value: float
+    ) -> tuple[Tensor, Tensor, float] | None:
+        """Sizes, v and φ after one step; None if there is no descent above rounding."""
+        index, *ways = self.direction(sizes, images)
+        for change, slope in ways:
+            if slope < 0:
+                found = self.search(sizes, index, change, slope, value)
+                if found is not None:
+                    return found
+        return None
+
+    def first_sizes(self, time_limit: float) -> Float[Tensor, "G"]:
+        """Those of a problem of half the samples where this one is large; else equal ones, with
+        the units of y over a singular value of A, for the blocks that would lower φ most."""
         if self.problem.gram_size > _SMALL and len(self.problem.X) > 1:
             half = self.problem.part(slice(0, None, 2)).with_beta(self.beta / 2)
             solution = newton(half, tol=1e-2, progress=False, time_limit=time_limit)
             sizes = torch.linalg.vector_norm(solution.coefficients.reshape(self.count, -1), dim=1)
             if float(sizes.sum()) > 0:
                 return sizes
-        generator = torch.Generator().manual_seed(0)
-        signs = torch.randint(0, 2, self.target.shape, generator=generator).to(self.target) * 2 - 1
-        trace = float(self.images(signs).square().sum())  # of AA*, in expectation
-        if trace == 0:
-            return None
+        images = torch.linalg.vector_norm(self.images(self.target), dim=1)
         sizes = self.target.new_zeros(self.count)
-        chosen = torch.linalg.vector_norm(self.images(self.target), dim=1)
-        chosen = chosen.topk(min(self.count, _FIRST_BLOCKS)).indices
-        sizes[chosen] = float(self.target.norm()) / trace**0.5
+        length = float(images.norm())
+        if length == 0:
+            return sizes  # A*y = 0: zero is optimal
+        chosen = images.topk(min(self.count, _FIRST_BLOCKS)).indices
+        sizes[chosen] = float(self.target.square().sum()) / length / len(chosen) ** 0.5
         return sizes
 
     def note(self, step: int, sizes: Tensor, v: Tensor, images: Tensor, log: Log) -> bool:
@@ -265,9 +292,9 @@ class _Sizes:
 
     def direction(
         self, sizes: Float[Tensor, "G"], images: Float[Tensor, "G p"]
-    ) -> tuple[Tensor, Tensor, float, tuple[Tensor, float]]:
-        """Blocks in the model, their change to its minimum over non-negative sizes, the slope of
-        φ along it; and the same for a step along the gradient, should the first one fail."""
+    ) -> tuple[Tensor, tuple[Tensor, float], tuple[Tensor, float]]:
+        """Blocks in the model, their change to its minimum over non-negative sizes with the slope
+        of φ along it; and the same for a step along the gradient, should the first one fail."""
         gradient = (self.beta**2 - images.square().sum(dim=1)) / (2 * self.beta)
         on = sizes > 0
         entering = torch.nonzero(~on & self.alive & (gradient < 0))[:, 0]
@@ -278,12 +305,13 @@ class _Sizes:
         size, slope = sizes[index], gradient[index]
         hessian = self.hessian(images[index], index)
         curvature = hessian.diagonal().clamp_min(1e-300)
-        new = _least_non_negative(hessian, slope - hessian @ size)
-        change = new - size
+        ridge = _RIDGE if self.factor.dtype == torch.float64 else 1e-5
+        start = (size > 0) | (slope < 0)
+        new = _least_non_negative(hessian, slope - hessian @ size, start, ridge)
         # φ lies below the separable model with |J| times the curvatures, close to ``sizes``.
-        scaled = (size - slope / (len(index) * curvature)).clamp_min(0) - size
-        fallback = (scaled, float(scaled @ slope))
-        return index, change, float(change @ slope), fallback
+        scaled = (size - slope / (len(index) * curvature)).clamp_min(0)
+        ways = [(way - size, float((way - size) @ slope)) for way in (new, scaled)]
+        return index, *ways
 
     def search(
         self, sizes: Tensor, index: Tensor, change: Tensor, slope: float, value: float
@@ -302,24 +330,43 @@ class _Sizes:
 
 
 def _least_non_negative(
-    hessian: Float[Tensor, "J J"], linear: Float[Tensor, "J"]
+    hessian: Float[Tensor, "J J"], linear: Float[Tensor, "J"], start: Tensor, ridge: float
 ) -> Float[Tensor, "J"]:
-    """A minimiser of ½η'Hη + l'η over η >= 0, or close to one: blocks whose Newton value is
-    negative are set to zero, once and for all, until none is.  Their derivative decides at the
-    next step whether they come back."""
-    hessian = hessian.clone()
-    hessian.diagonal().add_(1e-10 * float(hessian.diagonal().mean()) + 1e-300)
-    kept = torch.arange(len(linear), device=linear.device)
-    out = torch.zeros_like(linear)
-    while len(kept):
-        part = hessian[kept][:, kept]
-        factor, failed = torch.linalg.cholesky_ex(part)
-        if failed:  # equal blocks and rounding
-            part = part + 1e-6 * float(part.diagonal().mean()) * torch.eye(len(kept)).to(part)
-            factor = torch.linalg.cholesky(part)
-        new = torch.cholesky_solve(-linear[kept, None], factor)[:, 0]
-        if bool((new >= 0).all()):
-            out[kept] = new
+    r"""Minimiser of :math:`\tfrac12\eta^\top H\eta + l^\top\eta` over :math:`\eta \ge 0`, by block
+    principal pivoting (Júdice and Pires 1994): all variables with a wrong sign, or a wrong sign of
+    their derivative, change sides together, and one by one where that does not help.
+
+    The Hessian is scaled to unit diagonal, with ``ridge`` added for its rounding.
+    """
+    scale = hessian.diagonal().clamp_min(0).sqrt()
+    scale = torch.where(scale > 0, 1 / scale, 1.0)
+    H = hessian * scale[:, None] * scale
+    H.diagonal().add_(ridge)
+    slope = linear * scale
+    count, tiny = len(slope), 1e-12 * float(slope.abs().max())
+    free = start
+    fewest, patience = count + 1, 3
+    best = torch.zeros_like(slope)
+    for _ in range(3 * count + 30):
+        x = torch.zeros_like(slope)
+        index = torch.nonzero(free)[:, 0]
+        if len(index):
+            factor, failed = torch.linalg.cholesky_ex(H[index][:, index])
+            if failed:
+                break  # rounding: what was found so far is a direction, too
+            x[index] = torch.cholesky_solve(-slope[index, None], factor)[:, 0]
+        wrong = torch.where(free, x < 0, H @ x + slope < -tiny)
+        best, number = x, int(wrong.sum())
+        if number == 0:
             break
-        kept = kept[new >= 0]
-    return out
+        if number < fewest:
+            fewest, patience = number, 3
+        else:
+            patience -= 1
+        if patience > 0:
+            free = free ^ wrong
+        else:  # the last wrong one alone: this rule cannot cycle
+            last = int(torch.nonzero(wrong)[-1])
+            free = free.clone()
+            free[last] = ~free[last]
+    return best.clamp_min(0) * scale

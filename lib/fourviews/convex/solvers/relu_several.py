@@ -115,7 +115,7 @@ def relu_neurons(
     p, q = exact.block_shape
     units, V = torch.zeros(0, p, dtype=torch.float64), torch.zeros(0, q, dtype=torch.float64)
     group = torch.zeros(0, dtype=torch.long)
-    iteration = 0
+    iteration, accuracy = 0, float("inf")
     try:
         for iteration in range(max_iterations + 1):
             neurons = _balanced(exact, units, V, group)
@@ -131,11 +131,14 @@ def relu_neurons(
             order = np.argsort(-polars, kind="stable")[:_BATCH]
             order = order[polars[order] > exact.beta]
             order = order[np.abs(directions[order]).sum(axis=1) > 0]
-            if not len(order) or iteration == max_iterations:
+            settled = not len(order) and accuracy <= 0.1 * tol
+            if settled or iteration == max_iterations:
                 break
             new = torch.from_numpy(directions[order])
             group = torch.cat([group, torch.from_numpy(order) % exact.groups])
-            accuracy = max(0.1 * tol, 1e-2 * min(1.0, log.gap) ** 1.5)
+            # Without a violated neuron only the weights of those found can be at fault.
+            wanted = 1e-2 * min(1.0, log.gap) ** 1.5 if len(order) else 0.0
+            accuracy = max(0.1 * tol, wanted)
             units, V, group = _over(exact, torch.cat([units, new]), V, group, accuracy)
             improved = descend(exact, _balanced(exact, units, V, group))
             lengths = torch.linalg.vector_norm(improved.first, dim=1, keepdim=True)
@@ -143,13 +146,18 @@ def relu_neurons(
             group = torch.cat([group, improved.block % exact.groups])
             V = torch.cat([torch.zeros_like(V), improved.second * lengths])
             units, V, group = _over(exact, units, V, group, accuracy)
-        if not faces.complete and log.gap > tol:
+        left = log.time_limit - log.seconds
+        if not faces.complete and log.gap > tol and left > 0:
             relaxed = exact.gated_relaxation()
             gated = (splitting if relaxed.loss.name == "squared" else fista)(
-                relaxed, tol=max(0.1 * tol, 1e-6), progress=False, time_limit=time_limit
+                relaxed, tol=max(0.1 * tol, 1e-6), progress=False, time_limit=left
             )
             log.record(iteration, neurons, objective, prediction, bound=gated.lower_bound)
-        log.best = fewer_neurons(exact, log.best, log.objective * (1 + 1e-2 * tol))
+        # Rounding may cost a little, but not the tolerance that was reached.
+        most = log.objective * (1 + 1e-2 * tol)
+        if log.gap <= tol:
+            most = min(most, log.bound + tol * max(log.bound, 1e-12 * log.at_zero))
+        log.best = fewer_neurons(exact, log.best, max(most, log.objective))
     finally:
         log.close()
     return relu_solution(problem, log, tol, iteration, "fully corrective")
