@@ -161,3 +161,49 @@ def test_scales_change_nothing(scale):
     one, _ = ConeFaces(X, masks).polars(M)
     other, _ = ConeFaces(scale * X, masks).polars(scale * M)
     assert np.allclose(other, scale * one, rtol=1e-9)
+
+
+@pytest.mark.parametrize("apart", [3e-10, 2.6e-9, 1e-8, 1e-7, 1e-6, 1e-4])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_neuron_passes_the_bound_between_almost_parallel_rows(apart, seed):
+    """Cells thinner than rounding are not listed, but a maximum may lie along them."""
+    rng = np.random.default_rng(seed)
+    X, R = rng.standard_normal((6, 3)), rng.standard_normal((6, 3))
+    X[1] = X[0] + apart * X[1]
+    masks = convex.arrangements(torch.from_numpy(X)).numpy()
+    bound = ConeFaces(X, masks).polars(blocks_of(X, masks, R))[0].max()
+
+    def reached(u):
+        return np.linalg.norm(R.T @ np.maximum(X @ u, 0)) / np.linalg.norm(u)
+
+    best = 0.0
+    for _ in range(60):
+        u = rng.standard_normal(3)
+        for _ in range(300):  # the power method for a convex homogeneous function climbs
+            hidden = np.maximum(X @ u, 0)
+            u = X.T @ ((hidden > 0) * (R @ (R.T @ hidden)))
+            if not np.linalg.norm(u):
+                break
+            u /= np.linalg.norm(u)
+            best = max(best, reached(u))
+    assert best <= bound * (1 + 1e-9)
+    assert bound <= np.linalg.norm(blocks_of(X, masks, R), ord=2, axis=(1, 2)).max() * (1 + 1e-9)
+
+
+def test_small_polars_of_large_blocks_are_exact():
+    """A cone almost orthogonal to the block's leading direction."""
+    X = np.array([[1e-3, 0, 1], [1e-3, 0, -1], [-0.1, 1, 0.0]])
+    masks = convex.arrangements(torch.from_numpy(X)).numpy()
+    M = np.zeros((len(masks), 3, 1))
+    M[:, 2] = 1
+    cell = int(np.flatnonzero(masks.all(axis=1))[0])
+    faces = ConeFaces(X, masks)
+    polars, directions = faces.polars(M)
+    assert polars[cell] == pytest.approx(np.linalg.norm(M[cell].T @ directions[cell]), rel=1e-9)
+    assert faces.polars(M, floor=9.97e-4)[0][cell] <= 9.97e-4
+
+
+def test_blocks_outside_the_row_space_are_refused():
+    X = np.array([[1.0, 0.0]])
+    with pytest.raises(ValueError, match="row space"):
+        ConeFaces(X, np.array([[True], [False]])).polars(np.ones((2, 2, 1)))

@@ -145,7 +145,8 @@ def test_equal_gates_and_a_failing_newton_step(monkeypatch):
     one = convex.newton(problem, tol=1e-9, progress=False)
     two = convex.newton(twice, tol=1e-9, progress=False)
     assert two.converged and two.objective == pytest.approx(one.objective, rel=1e-8)
-    monkeypatch.setattr(module, "_least_non_negative", lambda hessian, linear: -1e9 * linear)
+    worst = lambda hessian, linear, start, ridge: 1e9 * linear.abs()  # noqa: E731
+    monkeypatch.setattr(module, "_least_non_negative", worst)
     slow = convex.newton(problem, tol=1e-3, max_iterations=3000, progress=False)
     assert slow.converged and slow.objective == pytest.approx(one.objective, rel=1e-3)
 
@@ -188,3 +189,101 @@ def test_memory_is_that_of_the_gram_matrix():
         P = len(problem.masks)
         model = min(P, module._FIRST_BLOCKS) ** 2
         assert seen.most <= max(n * max(n, P), P * 30, model) < n * P * 30
+
+
+@pytest.mark.parametrize("share", [0.5, 0.03, 1e-3])
+@pytest.mark.parametrize("seed", range(8))
+def test_many_gates_in_few_dimensions(seed, share):
+    """Gates that see almost the same rows: the model's minimum needs exchanges both ways."""
+    rng = np.random.default_rng(seed)
+    n, d, gates = rng.choice([20, 40, 80]), rng.choice([2, 3]), rng.choice([60, 150])
+    problem = medium(int(rng.integers(10**6)), n=int(n), d=int(d), gates=int(gates), share=share)
+    if seed % 2:
+        ones = torch.ones_like(problem.loss.target)
+        problem = convex.MLP(
+            problem.X, ones, beta=1.0, activation="gated_relu", gates=problem.gates
+        )
+        problem = problem.with_beta(share * convex.largest_beta(problem))
+    solution = convex.newton(problem, tol=1e-6, progress=False)
+    assert solution.converged and solution.iterations <= 60, str(solution)
+
+
+def test_a_model_s_minimum_satisfies_its_conditions():
+    g = torch.Generator().manual_seed(0)
+    for rank, size in ((30, 30), (5, 30), (1, 4)):
+        for _ in range(20):
+            A = torch.randn(rank, size, generator=g, dtype=torch.float64)
+            A = A * 10.0 ** torch.randint(-6, 7, (size,), generator=g)
+            hessian = A.T @ A
+            linear = A.T @ torch.randn(rank, generator=g, dtype=torch.float64)
+            start = torch.rand(size, generator=g) < 0.5
+            x = module._least_non_negative(hessian, linear, start, 1e-10)
+            slope = (hessian @ x + linear) / hessian.diagonal().sqrt()
+            assert (x >= 0).all()
+            assert float(slope.min()) >= -1e-5 and float((slope * (x > 0)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_zero_is_optimal_only_if_the_adjoint_of_the_target_vanishes(rows):
+    X, y = torch.ones(rows, 1, dtype=torch.float64), torch.ones(rows, dtype=torch.float64)
+    problem = convex.MLP(X, y, beta=0.1 * rows**0.5, activation="linear")
+    assert convex.newton(problem, progress=False).converged
+    signs = torch.ones(4, dtype=torch.float64)
+    signs[::2] = -1
+    none = convex.MLP(torch.ones(4, 1).double(), signs, beta=1e-3, activation="linear")
+    solution = convex.newton(none, progress=False)
+    assert solution.converged and solution.rank == 0
+    far = convex.newton(none, start=torch.ones(1, 1).double(), progress=False)
+    assert far.converged and far.objective == pytest.approx(2.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30])
+@pytest.mark.parametrize("small", [20, 1500])
+def test_extreme_scales_in_both_precisions(scale, small, monkeypatch):
+    monkeypatch.setattr(module, "_SMALL", small)
+    problem = medium(n=60, gates=10)
+    scaled = convex.MLP(
+        scale * problem.X, problem.loss.target, beta=1.0, activation="gated_relu",
+        gates=problem.gates,
+    )  # fmt: skip
+    scaled = scaled.with_beta(0.05 * convex.largest_beta(scaled))
+    assert convex.newton(scaled, time_limit=20, progress=False).converged
+    for start in (1e100, 1e200):
+        far = torch.full(problem.coefficient_shape, start, dtype=torch.float64)
+        assert convex.newton(problem, start=far, time_limit=20, progress=False).converged
+
+
+def test_fewer_steps_than_allowed_and_none_in_vain():
+    problem = medium(share=0.05)
+    for most in (1, 2, 3):
+        solution = convex.newton(problem, tol=0, max_iterations=most, progress=False)
+        assert solution.iterations == most
+        assert solution.history[-1].iteration == most
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_a_part_of_the_samples_is_a_part_of_the_map(pool):
+    problem = pooled(pool)
+    Z = torch.randn(problem.coefficient_shape, dtype=torch.float64)
+    whole = problem.forward(Z)
+    for samples in (slice(0, None, 2), slice(1, 5), slice(None), slice(1, 6, 3)):
+        part = problem.part(samples)
+        assert torch.allclose(part.forward(Z), whole[samples])
+        R = torch.zeros_like(whole)
+        R[samples] = torch.randn(part.loss.target.shape, dtype=torch.float64)
+        assert torch.allclose(part.adjoint(R[samples]), problem.adjoint(R))
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_norm_bounds_of_the_blocks(pool):
+    problem = pooled(pool)
+    bounds = problem.block_norm_bounds()
+    entries = problem.loss.target.numel()
+    for j in range(len(problem.masks)):
+        columns = []
+        for i in range(entries):
+            R = torch.zeros(entries, dtype=torch.float64)
+            R[i] = 1
+            columns.append(problem.adjoint(R.reshape(problem.loss.target.shape))[j].ravel())
+        norm = float(torch.linalg.matrix_norm(torch.stack(columns, 1), 2))
+        assert norm <= float(bounds[j]) <= 3 * norm + 1e-9

@@ -154,7 +154,8 @@ def _enumerate(rows: np.ndarray, eps: float, limit: int) -> tuple[np.ndarray, np
     rank = int((s > s[0] * max(unit.shape) * eps).sum())
     coordinates = unit @ vt[:rank].T
     group, sign, normals = _merge_parallel(coordinates)
-    count = arrangement_bound(len(normals), rank)
+    # Hyperplanes that count as one may span less than their rows.
+    count = arrangement_bound(len(normals), min(rank, len(normals)))
     if count > limit:
         raise ValueError(
             f"X has up to {count:,} activation patterns ({len(normals)} different hyperplanes, "

@@ -20,10 +20,12 @@ __all__ = ["BlockFaces", "ConeFaces"]
 _SAME_DIRECTION = 1e-9
 # How far outside its cone, in units of the rows and of u, a maximiser may lie by rounding.
 _FEASIBLE = 1e-7
-# Eigenvalues closer than this, relative to the largest, may have turned their vectors.
-_CLUSTER = 1e-6
+# Singular values closer than this, in units of the block's norm, may have turned their vectors.
+_CLUSTER = 1e-8
 # Rows of unit length are dependent if their least singular value is below this.
 _DEPENDENT = 1e-10
+# Between hyperplanes closer than this, cells are so thin that some may not be listed.
+_THIN = 1e-6
 # Faces that are looked at together.
 _PORTION = 100_000
 
@@ -34,13 +36,14 @@ class ConeFaces:
     A maximiser :math:`u^\star` lies in the relative interior of one face.  In the span of that
     face, :math:`\{u : K_Su = 0\}` with orthonormal basis B, it is a local maximum of
     :math:`u^\top MM^\top u` on the sphere, and a quadratic form has no local maxima there but
-    the eigenvectors of the largest eigenvalue of :math:`B^\top MM^\top B`.  This eigenvalue is an upper bound for the face
+    the eigenvectors of the largest eigenvalue of :math:`B^\top MM^\top B`.  Its root is an upper bound for the face
     and all smaller ones.  So: if its eigenvector lies in the cone, the face is settled; if the bound is
     below what has been attained, or below a floor, it is left; else its facets are looked at, down to the rays.
 
-    If the two largest eigenvalues are too close to trust the vector, the facets are looked at
+    If the two largest values are too close to trust the vector, the facets are looked at
     as well: the cone is pointed, so that a path in the plane of the two vectors must leave it, and on
-    that path the form is at least the second eigenvalue.  The difference of the two is added to the bound.
+    that path :math:`\|M^\top u\|` is at least the second singular value of :math:`B^\top M`.  The difference of
+    the two is added to the cell's bound, once for each dimension.
 
     Parameters
     ----------
@@ -83,17 +86,26 @@ class ConeFaces:
 
         The bound of a cell is attained by its vector, up to rounding, if it is above ``floor``
         and if ``complete`` is True after the call.  A cell with nothing above the floor has a
-        bound of at most the floor, its norm where that is less, and vector zero.
+        bound of at most the floor, up to rounding, its norm where that is less, and vector zero.
+        Columns of the blocks lie in the row space of the data, as those of :math:`A^*(R)` do.
         """
-        blocks = np.einsum("pr,jpq->jrq", self.basis, blocks)
-        forms = blocks @ np.swapaxes(blocks, 1, 2)
-        # The norm of a computed form is known up to a few units of its last place.
-        whole = np.linalg.eigvalsh(forms)[:, -1].clip(0) if self.rank else np.zeros(len(blocks))
-        search = _Search(self, forms, whole, floor**2)
-        nodes = np.flatnonzero(whole > floor**2)
+        inner = np.einsum("pr,jpq->jrq", self.basis, blocks)
+        size = np.linalg.norm(blocks, axis=(1, 2))
+        outside = np.linalg.norm(blocks - np.einsum("pr,jrq->jpq", self.basis, inner), axis=(1, 2))
+        if (outside > 1e-6 * size).any():
+            raise ValueError(
+                "columns of the blocks must lie in the row space of the data, as those of A*(R) do"
+            )
+        if self.rank == 0:
+            return np.zeros(len(blocks)), np.zeros(blocks.shape[:2])
+        # MᵀM and its products are never formed: squares would lose the small singular values.
+        left, singular, _ = np.linalg.svd(inner, full_matrices=False)
+        whole = singular[:, 0]
+        search = _Search(self, left * singular[:, None, :], whole, floor)
+        nodes = np.flatnonzero(whole > floor)
         chosen = np.zeros((len(nodes), 0), dtype=int)
         bounds = whole[nodes]
-        search.left[whole <= floor**2] = whole[whole <= floor**2]
+        search.left[whole <= floor] = whole[whole <= floor]
         self.complete = True
         for _ in range(self.rank):
             if len(nodes) > self.most:
@@ -108,16 +120,21 @@ class ConeFaces:
             ]
             if not found:
                 break
-            nodes, chosen, bounds = (np.concatenate(part) for part in zip(*found, strict=True))
+            nodes, chosen, bounds, slack = (
+                np.concatenate(part) for part in zip(*found, strict=True)
+            )
+            level = np.zeros(len(blocks))
+            np.maximum.at(level, nodes, slack)
+            search.slack += level
             # What was attained meanwhile settles some of them.
             open_nodes = bounds > search.attained[nodes]
             nodes, chosen, bounds = self._smaller(
                 nodes[open_nodes], chosen[open_nodes], bounds[open_nodes]
             )
-        best = np.maximum(search.left, search.attained + search.slack)
-        slack = 1.0 + 8 * max(blocks.shape[1:], default=1) * np.finfo(float).eps
-        best = np.minimum(best, whole)  # the norm is a bound, too
-        return np.sqrt(best.clip(0)) * slack, search.direction @ self.basis.T
+        rounding = 8 * max(blocks.shape[1:]) * np.finfo(float).eps
+        best = np.maximum(search.left, search.attained) + search.slack + rounding * whole
+        best = np.minimum(best, whole * (1 + rounding))  # the norm is a bound, too
+        return best, search.direction @ self.basis.T
 
     def _smaller(
         self, nodes: np.ndarray, chosen: np.ndarray, bounds: np.ndarray
@@ -132,28 +149,35 @@ class ConeFaces:
 
 
 class _Search:
-    """What one call of ``polars`` knows of each cell; values are squares of norms."""
+    """What one call of ``polars`` knows of each cell."""
 
-    def __init__(self, faces: ConeFaces, forms: np.ndarray, whole: np.ndarray, floor: float):
-        self.faces, self.forms, self.whole, self.floor = faces, forms, whole, floor
-        self.attained = np.zeros(len(forms))
-        self.direction = np.zeros((len(forms), faces.rank))
-        self.left = np.zeros(len(forms))  # largest bound of a face that is not looked into
-        self.slack = np.zeros(len(forms))  # for eigenvalues that cluster
+    def __init__(self, faces: ConeFaces, blocks: np.ndarray, whole: np.ndarray, floor: float):
+        self.faces, self.blocks, self.whole, self.floor = faces, blocks, whole, floor
+        self.attained = np.zeros(len(blocks))
+        self.direction = np.zeros((len(blocks), faces.rank))
+        self.left = np.zeros(len(blocks))  # largest bound of a face that is not looked into
+        self.slack = np.zeros(len(blocks))  # for singular values that cluster
 
     def look(self, nodes: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Settle faces or return them, with their bounds, to be divided."""
+        """Settle faces or return them, with their bounds and slacks, to be divided."""
         faces = self.faces
         hyperplanes = faces.facets[nodes[:, None], chosen]
         spans, fine = _spans(faces.rows, hyperplanes)
         nodes, chosen, spans = nodes[fine], chosen[fine], spans[fine]
-        values, vectors = np.linalg.eigh(np.swapaxes(spans, 1, 2) @ self.forms[nodes] @ spans)
-        bounds = values[:, -1].clip(0)
+        vectors, values, _ = np.linalg.svd(
+            np.swapaxes(spans, 1, 2) @ self.blocks[nodes], full_matrices=False
+        )
+        bounds = values[:, 0]
+        # A single column has one singular value; the others of its span are zero.
+        if spans.shape[2] == 1:
+            second = np.full(len(nodes), -np.inf)
+        else:
+            second = values[:, 1] if values.shape[1] > 1 else np.zeros(len(nodes))
         low = bounds <= self.floor
         np.maximum.at(self.left, nodes[low], bounds[low])
         above = ~low & (bounds > self.attained[nodes])
-        nodes, chosen, bounds, values = nodes[above], chosen[above], bounds[above], values[above]
-        u = (spans[above] @ vectors[above][:, :, -1:])[:, :, 0]
+        nodes, chosen, bounds, second = nodes[above], chosen[above], bounds[above], second[above]
+        u = (spans[above] @ vectors[above][:, :, :1])[:, :, 0]
         inner = u @ faces.rows.T
         inner = np.where(faces.positive[nodes], inner, -inner)
         up = inner.min(axis=1, initial=np.inf) >= -_FEASIBLE
@@ -166,12 +190,10 @@ class _Search:
             bounds[inside],
             np.where(up[:, None], u, -u)[inside],
         )
-        nodes, chosen, bounds, values = (x[~inside] for x in (nodes, chosen, bounds, values))
-        if values.shape[1] > 1:
-            gap = bounds - values[:, -2]
-            close = gap <= _CLUSTER * self.whole[nodes]
-            np.maximum.at(self.slack, nodes[close], gap[close])
-        return nodes, chosen, bounds
+        nodes, chosen, bounds, second = (x[~inside] for x in (nodes, chosen, bounds, second))
+        gap = bounds - second
+        slack = np.where(gap <= _CLUSTER * self.whole[nodes], gap, 0.0)
+        return nodes, chosen, bounds, slack
 
 
 def _spans(
@@ -230,9 +252,12 @@ def _raise(attained, direction, cells, values, vectors) -> None:
 
 
 def _facets(rows: Float[np.ndarray, "N r"], on: Bool[np.ndarray, "P N"]) -> list[np.ndarray]:
-    """For each cell one row of every hyperplane that bounds it.
+    """For each cell one row of every hyperplane that bounds it, and perhaps of others.
 
-    A hyperplane bounds a cell exactly if another cell has the same pattern but for its rows.
+    A hyperplane bounds a cell exactly if another cell has the same pattern but for its rows.  If
+    that cell is too thin to be listed this cannot be seen, so that hyperplanes that are
+    almost equal to another count as facets of every cell, and all hyperplanes where fewer are
+    found than a pointed cone has: too many do no harm.
     """
     first = _hyperplanes(rows)
     packed = np.packbits(on, axis=1)
@@ -241,6 +266,16 @@ def _facets(rows: Float[np.ndarray, "N r"], on: Bool[np.ndarray, "P N"]) -> list
     for i in np.unique(first):
         flip = np.packbits(first == i)
         bounded[:, i] = [(pattern ^ flip).tobytes() in known for pattern in packed]
+    different = np.unique(first)
+    for i in different:
+        apart = np.minimum(
+            np.linalg.norm(rows[different] - rows[i], axis=1),
+            np.linalg.norm(rows[different] + rows[i], axis=1),
+        )
+        if (apart <= _THIN).sum() > 1:
+            bounded[:, i] = True
+    few = bounded.sum(axis=1) < rows.shape[1]
+    bounded[np.ix_(few, different)] = True
     return [np.flatnonzero(row) for row in bounded]
 
 

@@ -22,7 +22,6 @@ _STALLED = 3  # steps without progress after which rounding decides
 # preconditioner, and a problem of half the samples is solved first.
 _SMALL = 1500
 _MOST_PRODUCTS = 12  # with M, to refine a solution
-_RIDGE = 1e-8
 _FIRST_BLOCKS = 128  # non-zero at the start
 _MOST_CANDIDATES = 64  # zero blocks that may enter at a step, unless more are non-zero already
 
@@ -228,7 +227,8 @@ class _Sizes:
             images = self.images(v)
             if self.note(step, sizes, v, images, log) or step == max_iterations:
                 return step
-            progress = value < least * (1 - 1e-14)
+            # Near the optimum φ is flat while the gap still falls.
+            progress = value < least * (1 - 1e-14) or log.best_gap_at == step
             least, stalled = min(least, value), 0 if progress else stalled + 1
             self.length = min(self.length, (2 * least) ** 0.5)
             slow = step - log.best_gap_at > _SLOW and not self.precise
@@ -305,7 +305,9 @@ class _Sizes:
         size, slope = sizes[index], gradient[index]
         hessian = self.hessian(images[index], index)
         curvature = hessian.diagonal().clamp_min(1e-300)
-        ridge = _RIDGE if self.factor.dtype == torch.float64 else 1e-5
+        # Steadies the first steps where blocks are almost dependent; must not slow the last ones.
+        ridge = min(max(self.accuracy, 1e-12), 1e-8)
+        ridge = ridge if self.factor.dtype == torch.float64 else 1e-5
         start = (size > 0) | (slope < 0)
         new = _least_non_negative(hessian, slope - hessian @ size, start, ridge)
         # φ lies below the separable model with |J| times the curvatures, close to ``sizes``.

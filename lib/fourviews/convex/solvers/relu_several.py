@@ -131,7 +131,7 @@ def relu_neurons(
             order = np.argsort(-polars, kind="stable")[:_BATCH]
             order = order[polars[order] > exact.beta]
             order = order[np.abs(directions[order]).sum(axis=1) > 0]
-            settled = not len(order) and accuracy <= 0.1 * tol
+            settled = not len(order) and (accuracy <= 0.1 * tol or not len(units))
             if settled or iteration == max_iterations:
                 break
             new = torch.from_numpy(directions[order])
