@@ -15,7 +15,11 @@ from .checksums import ChecksumError
 from .download import DownloadError
 from .extraction import UnsafeArchiveError
 from .glove import glove
+from .image_tokens import ImageTokens, image_tokens
+from .images import ImageSet
+from .photo_crops import photographs
 from .sources import DataNotFoundError, Source
+from .tiny_imagenet import tiny_imagenet
 from .tokens import tokenize
 from .word_vectors import Embedding, WordVectors
 
@@ -24,10 +28,15 @@ __all__ = [
     "DataNotFoundError",
     "DownloadError",
     "Embedding",
+    "ImageSet",
+    "ImageTokens",
     "Source",
     "UnsafeArchiveError",
     "WordVectors",
     "cache_dir",
     "glove",
+    "image_tokens",
+    "photographs",
+    "tiny_imagenet",
     "tokenize",
 ]
