@@ -17,26 +17,34 @@ from .extraction import UnsafeArchiveError
 from .glove import glove
 from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
+from .imdb import imdb
 from .photo_crops import photographs
 from .sources import DataNotFoundError, Source
+from .sst2 import sst2
+from .texts import TextSet
 from .tiny_imagenet import tiny_imagenet
 from .tokens import tokenize
-from .word_vectors import Embedding, WordVectors
+from .word_vectors import EmbeddedBatch, Embedding, OutOfVocabulary, WordVectors
 
 __all__ = [
     "ChecksumError",
     "DataNotFoundError",
     "DownloadError",
+    "EmbeddedBatch",
     "Embedding",
     "ImageSet",
     "ImageTokens",
+    "OutOfVocabulary",
     "Source",
+    "TextSet",
     "UnsafeArchiveError",
     "WordVectors",
     "cache_dir",
     "glove",
     "image_tokens",
+    "imdb",
     "photographs",
+    "sst2",
     "tiny_imagenet",
     "tokenize",
 ]

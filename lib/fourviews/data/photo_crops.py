@@ -13,7 +13,8 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from .images import ImageSet, choose, read_image, resize, stack
+from .choice import choose
+from .images import ImageSet, read_image, resize, stack
 from .sources import Source
 
 PACKAGE = "scikit-learn"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from .cache import cache_dir, locked
 from .checksums import ChecksumError, digest, verify
-from .download import DownloadError, download
+from .download import DownloadError, download, offline
 from .extraction import extract
 
 Kind = Literal["folder", "archive", "subset", "cache", "download", "substitute"]
@@ -25,6 +25,11 @@ _SAID = {
     "download": "the official data, downloaded now, checksum verified",
     "substitute": "shipped by the package {detail}",
 }
+
+
+# Downloads that failed in this process: a page that asks ten times for a set that cannot be fetched
+# waits once.
+_failed: dict[str, DownloadError] = {}
 
 
 class DataNotFoundError(FileNotFoundError):
@@ -64,16 +69,17 @@ class Archive:
 @dataclass(frozen=True)
 class Substitute:
     """What a Python package ships: its name, a function that finds the folder or returns None, the
-    extra, and, where it is not the data set itself, what it is."""
+    extra (or another way to get it), and, where it is not the data set itself, what it is."""
 
     package: str
     find: Callable[[], Path | None]
     extra: str
     instead: str = ""
+    other_way: str = ""
 
     @property
     def install(self) -> str:
-        return f"pip install 'fourviews[{self.extra}]'"
+        return self.other_way or f"pip install 'fourviews[{self.extra}]'"
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,8 @@ def locate(
     data
         The data set.
     source
-        ``"official"`` skips subset and substitute and downloads whatever the size; ``"package"``
+        ``"official"`` skips subset and substitute and downloads whatever the size, also where a
+        download failed before; ``"package"``
         takes the substitute only; ``None`` follows the order.
 
     Returns
@@ -162,16 +169,20 @@ def locate(
     """
     if source not in (None, "official", "package"):
         raise ValueError(f"source is {source!r}; it needs to be 'official', 'package' or None")
-    failure: Exception | None = None
+    failure: DownloadError | None = None
     if source != "package":
         found = _under_data_dir(data, subset=source is None) or _in_cache(data)
         if found is not None:
             return found
         if data.archive is not None and (data.automatic_download or source == "official"):
-            try:
-                return _download(data, data.archive)
-            except DownloadError as error:
-                failure = error
+            failure = _failed.get(data.archive.checksum) if source is None else None
+            if failure is None:
+                try:
+                    return _download(data, data.archive)
+                except DownloadError as error:
+                    failure = error
+                    if not offline():
+                        _failed[data.archive.checksum] = error
     if source != "official" and data.substitute is not None:
         path = data.substitute.find()
         if path is not None:

@@ -9,7 +9,8 @@ from typing import Literal
 import torch
 
 from . import photo_crops
-from .images import ImageSet, choose, read_image, stack
+from .choice import choose
+from .images import ImageSet, read_image, stack
 from .sources import Archive, DataSet, Substitute, locate
 
 _SIDE = 64
