@@ -175,7 +175,7 @@ def test_photographs_stand_in(alone, monkeypatch):
     train = data.tiny_imagenet("train", n_classes=10, n_per_class=20)
     said = str(train.source)
     assert train.source.kind == "substitute" and "scikit-learn" in said
-    assert "two sample photographs" in said and "2 classes with 20 images, fewer than asked" in said
+    assert "two sample photographs" in said and "2 classes and 40 images, fewer than asked" in said
     assert train.classes == ("temple", "flower") and train.labels.tolist() == [0, 1] * 20
     assert train.images.shape == (40, 64, 64, 3)
     assert train.may_be_shown and "Attribution" in train.licence

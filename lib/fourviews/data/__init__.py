@@ -12,6 +12,7 @@ where the data came from:
 
 from .cache import cache_dir
 from .checksums import ChecksumError
+from .cifar import cifar10, cifar100
 from .download import DownloadError
 from .extraction import UnsafeArchiveError
 from .glove import glove
@@ -19,6 +20,7 @@ from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
 from .imdb import imdb
 from .photo_crops import photographs
+from .pickles import UnsafePickleError
 from .sources import DataNotFoundError, Source
 from .sst2 import sst2
 from .texts import TextSet
@@ -38,8 +40,11 @@ __all__ = [
     "Source",
     "TextSet",
     "UnsafeArchiveError",
+    "UnsafePickleError",
     "WordVectors",
     "cache_dir",
+    "cifar10",
+    "cifar100",
     "glove",
     "image_tokens",
     "imdb",

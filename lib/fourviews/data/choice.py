@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -66,3 +66,16 @@ def choose(
     longest = max((len(column) for column in columns), default=0)
     picks = [column[k] for k in range(longest) for column in columns if k < len(column)]
     return names, picks
+
+
+def shortfall(
+    names: Sequence[str],
+    picks: Sequence[tuple[str, int]],
+    *,
+    n_classes: int | None,
+    n_per_class: int | None,
+) -> str:
+    """What to add to a source's description where a choice is smaller than was asked for."""
+    if (n_classes or 0) > len(names) or (n_per_class or 0) * len(names) > len(picks):
+        return f" ({len(names)} classes and {len(picks)} images, fewer than asked for)"
+    return ""

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from .choice import choose
+from .choice import choose, shortfall
 from .images import ImageSet, read_image, resize, stack
 from .sources import Source
 
@@ -90,9 +90,7 @@ def crops(
         at_most=True,
     )
     detail = f"{PACKAGE} {importlib.metadata.version(PACKAGE)}"
-    if (n_classes or 0) > len(_FILES) or (n_per_class or 0) > _CROPS[split]:
-        each = min(n_per_class or _CROPS[split], _CROPS[split])
-        detail += f" ({len(names)} classes with {each} images, fewer than asked for)"
+    detail += shortfall(names, picks, n_classes=n_classes, n_per_class=n_per_class)
     pictures = [resize(_crop(source.path, split, name, number), side) for name, number in picks]
     return ImageSet(
         stack(pictures, side, side),

@@ -11,7 +11,7 @@ import torch
 from . import photo_crops
 from .choice import choose
 from .images import ImageSet, read_image, stack
-from .sources import Archive, DataSet, Substitute, locate
+from .sources import Archive, DataSet, Source, Substitute, locate
 
 _SIDE = 64
 _LICENCE = "Images of ImageNet, for non-commercial research and education; not to be republished"
@@ -108,6 +108,23 @@ def tiny_imagenet(
         return photo_crops.crops(
             split, n_classes=n_classes, n_per_class=n_per_class, seed=seed, source=found
         )
+    return read_tiny_imagenet(
+        found, split, n_classes=n_classes, n_per_class=n_per_class, classes=classes, seed=seed
+    )
+
+
+def read_tiny_imagenet(
+    found: Source,
+    split: Literal["train", "val"],
+    *,
+    n_classes: int | None,
+    n_per_class: int | None,
+    classes: Sequence[str] | None = None,
+    seed: int,
+    at_most: bool = False,
+) -> ImageSet:
+    """Images from a folder in one of the two layouts; with ``at_most`` fewer than asked for will
+    do."""
     files = _files(found.path, split)
     labels = _names(found.path, list(files))
     if classes is not None:
@@ -117,7 +134,7 @@ def tiny_imagenet(
         n_classes=n_classes,
         n_per_class=n_per_class,
         seed=seed,
-        at_most=False,
+        at_most=at_most,
     )
     pictures = [
         read_image(files[wnid][k], name=files[wnid][k].name, size=(_SIDE, _SIDE))
