@@ -14,15 +14,6 @@ from fourviews.data.word_vectors import WordVectors
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch):
-    (tmp_path / "data").mkdir()
-    monkeypatch.setenv("FOURVIEWS_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FOURVIEWS_OFFLINE", "1")
-    return tmp_path
-
-
-@pytest.fixture
 def words():
     return WordVectors(["the", "bank", "n't"], np.arange(12, dtype=np.float32).reshape(3, 4))
 

@@ -6,8 +6,12 @@ where the data came from:
 1. under the folder that ``FOURVIEWS_DATA`` names: the official data unpacked, then the official
    archive (checksum verified), then a subset of it (no checksum);
 2. the cache, ``FOURVIEWS_CACHE`` or the system's place for caches;
-3. a download from the publisher, resumed if cut, checksum verified; not if ``FOURVIEWS_OFFLINE=1``;
-4. what a Python package ships, named by its loader.
+3. a download from the publisher, resumed if cut, checksum verified; not if ``FOURVIEWS_OFFLINE=1``,
+   and what has more than 100 MB only where it is asked for, ``source="official"``;
+4. what a Python package ships, named by its loader. It may be something else that serves the same
+   purpose; ``.source`` then says what.
+
+Nothing here imports a package of the extra ``data`` before it is used.
 """
 
 from .cache import cache_dir
