@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -233,21 +234,23 @@ def test_what_does_not_fit_is_refused_and_not_kept(tmp_path, images):
     assert not list(tmp_path.rglob("*.npy"))
 
 
-def _worker(folder, log):
+def _worker(folder, log, together):
     images = torch.arange(40, dtype=torch.uint8)[:, None].repeat(1, 3)
 
     def compute(some):
         with open(log, "a") as file:
             file.write("x" * len(some))
+        time.sleep(0.5)  # the others have seen that everything is missing, and wait
         return count(some)
 
+    together.wait(timeout=100)
     features, _ = cached(folder, images, compute)
     assert torch.equal(features, count(images))
 
 
 def test_processes_compute_each_image_once(tmp_path):
     context = multiprocessing.get_context("spawn")
-    arguments = (tmp_path / "f", tmp_path / "log")
+    arguments = (tmp_path / "f", tmp_path / "log", context.Barrier(3))
     workers = [context.Process(target=_worker, args=arguments) for _ in range(3)]
     for worker in workers:
         worker.start()

@@ -212,7 +212,8 @@ SENTENCES += ["400\t0.0\tneither", "401\t1.25\ttwice", "402\t1.25\ttwice", ""]
 
 
 def archive_of(sentences, path, pack):
-    inner = pack(path.with_name("inner.tar.gz"), {rated._FILE: "\r\n".join(sentences).encode()})
+    files = {rated._FILE: "\r\n".join(sentences).encode(), "hutto_ICWSM_2014/paper.pdf": b"x"}
+    inner = pack(path.with_name("inner.tar.gz"), files)
     outer = pack(path, {f"{rated._TOP}/{rated._INNER}": inner.read_bytes()})
     return outer.read_bytes()
 
@@ -243,6 +244,7 @@ def test_rated_sentences_stand_in(shipped):
     assert sum("1 with a mean rating of 0 left out" in part.note for part in parts.values()) == 1
     assert len(parts["train"]) > 6 * len(parts["dev"]) > 0
     assert data.imdb("train").texts == parts["train"].texts
+    assert not list(shipped.rglob("paper.pdf"))  # only what is read is unpacked
     few = data.imdb("train", n_per_class=10)
     assert few.labels.tolist() == [0, 1] * 10 and few.texts == parts["train"].texts[:20]
     assert "fewer than asked for" in data.imdb("train", n_per_class=1000).note
