@@ -186,7 +186,9 @@ def locate(
     if source != "official" and data.substitute is not None:
         path = data.substitute.find()
         if path is not None:
-            if failure is not None:
+            # A built page says what it used by printing the source; a warning would show the folder of
+            # the run.
+            if failure is not None and os.environ.get("FOURVIEWS_BOOK_BUILD") != "1":
                 warnings.warn(
                     f"{failure}. Using what {data.substitute.package} ships instead.", stacklevel=3
                 )
