@@ -1,6 +1,7 @@
 """Words, vectors, sentences; the shipped vectors and Stanford's text file give the same."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,15 +11,6 @@ from fourviews import data
 from fourviews.data import glove as glove_function
 from fourviews.data import tokenize
 from fourviews.data.word_vectors import WordVectors
-
-
-@pytest.fixture
-def alone(tmp_path, monkeypatch):
-    (tmp_path / "data").mkdir()
-    monkeypatch.setenv("FOURVIEWS_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("FOURVIEWS_OFFLINE", "1")
-    return tmp_path
 
 
 @pytest.fixture
@@ -97,7 +89,7 @@ def test_shipped_vectors(alone):
 
 def test_stanfords_text_is_read_once_and_mapped(alone, monkeypatch):
     module = sys.modules["fourviews.data.glove"]  # the package's name «glove» is the function
-    monkeypatch.setattr(module, "_WORDS", 3)
+    monkeypatch.setitem(module._FILES, ("6B", 50), replace(module._FILES["6B", 50], words=3))
     folder = alone / "data" / "glove.6B"
     folder.mkdir()
     rng = np.random.default_rng(0)
@@ -141,3 +133,65 @@ def test_nothing_there_names_three_ways(alone, monkeypatch):
         data.glove("official")
     with pytest.raises(ValueError, match="source is 'best'"):
         data.glove("best")
+
+
+def small(monkeypatch, key, words, **options):
+    module = sys.modules["fourviews.data.glove"]
+    monkeypatch.setitem(module._FILES, key, replace(module._FILES[key], words=words, **options))
+
+
+def lines(names, features):
+    rng = np.random.default_rng(1)
+    numbers = rng.normal(size=(len(names), features)).round(5).astype(np.float32)
+    text = "".join(
+        " ".join([name, *(f"{x:.5f}" for x in row)]) + "\n"
+        for name, row in zip(names, numbers, strict=True)
+    )
+    return text.encode(), numbers
+
+
+def test_300_features_have_the_same_interface(alone, monkeypatch):
+    small(monkeypatch, ("6B", 300), 2)
+    content, numbers = lines(["the", "bank"], 300)
+    folder = alone / "data" / "glove.6B"
+    folder.mkdir()
+    (folder / "glove.6B.300d.txt").write_bytes(content)
+    vectors = data.glove(dim=300)
+    assert vectors.dim == 300 and isinstance(vectors.vectors, np.memmap)
+    np.testing.assert_allclose(vectors.vectors, numbers, atol=1e-6)
+    assert vectors.embed_batch(["The bank"]).vectors.shape == (1, 2, 300)
+
+
+def test_840_billion_words_have_capitals_and_repeats(alone, monkeypatch):
+    small(monkeypatch, ("840B", 300), 4)
+    content, numbers = lines(["May", "may", "May", "at name@x.org"], 300)
+    folder = alone / "data" / "glove.840B.300d"
+    folder.mkdir()
+    (folder / "glove.840B.300d.txt").write_bytes(content)
+    for _ in range(2):  # read, then mapped
+        vectors = data.glove(corpus="840B", dim=300)
+        assert vectors.tokens == ["May", "may", "at name@x.org"] and not vectors.lower
+        np.testing.assert_allclose(vectors.vectors, numbers[[0, 1, 3]], atol=1e-6)
+    assert not list((alone / "cache").rglob("rows.npy"))
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "b", "c", "d"], ["a", "b", "a"]])
+def test_wrong_number_of_words_is_refused(alone, monkeypatch, names):
+    small(monkeypatch, ("6B", 100), 3)
+    folder = alone / "data" / "glove.6B"
+    folder.mkdir()
+    (folder / "glove.6B.100d.txt").write_bytes(lines(names, 100)[0])
+    with pytest.raises(ValueError, match="glove.6B.100d.txt"):
+        data.glove(dim=100)
+    assert not list((alone / "cache").rglob("*.npy"))
+
+
+def test_what_was_never_published_is_refused(alone):
+    for wrong in ({"dim": 60}, {"corpus": "840B"}, {"corpus": "42B", "dim": 300}):
+        with pytest.raises(ValueError, match="there are 6B with 50"):
+            data.glove(**wrong)
+    with pytest.raises(data.DataNotFoundError, match="2177 MB"):
+        data.glove(corpus="840B", dim=300)
+    with pytest.raises(data.DataNotFoundError) as refusal:
+        data.glove("package", dim=300)
+    assert "glove.6B.zip" in str(refusal.value)

@@ -52,6 +52,7 @@ def folders(tmp_path, monkeypatch):
     monkeypatch.setenv("FOURVIEWS_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FOURVIEWS_OFFLINE", "1")
+    monkeypatch.delenv("FOURVIEWS_BOOK_BUILD", raising=False)
     return tmp_path
 
 
@@ -93,6 +94,43 @@ def test_order_of_the_places(folders, monkeypatch):
         found = locate(toy(shipped))
     assert (found.kind, text(found)) == ("substitute", "shipped")
     assert str(found) == "Toy data: shipped by the package toy-package"
+
+
+def test_built_pages_print_the_source_instead_of_a_warning(folders, monkeypatch, recwarn):
+    monkeypatch.setenv("FOURVIEWS_BOOK_BUILD", "1")
+    assert locate(toy(folders)).kind == "substitute" and not recwarn.list
+
+
+def test_what_stands_in_is_called_by_its_own_name(folders):
+    substitute = Substitute("toy-package", lambda: folders, "toys", "Marbles", "ask a friend")
+    with pytest.warns(UserWarning, match="toy-package"):
+        found = locate(toy(substitute=substitute))
+    assert str(found) == "Marbles: shipped by the package toy-package"
+    with pytest.raises(DataNotFoundError, match="toy-package ships: ask a friend"):
+        locate(toy(substitute=Substitute("toy-package", lambda: None, "x", "", "ask a friend")))
+
+
+def test_skipped_entries_are_checked_all_the_same(folders):
+    from fourviews.data.extraction import UnsafeArchiveError, extract
+
+    raw = folders / "skip.tar"
+    with tarfile.open(raw, "w") as archive:
+        for name in ("toy/text", "toy/extra/a", "toy/extra/b"):
+            member = tarfile.TarInfo(name)
+            member.size = 1
+            archive.addfile(member, io.BytesIO(b"x"))
+    place = extract(raw, folders / "place", max_bytes=1, skip=("toy/extra/",))
+    assert [p.name for p in place.rglob("*") if p.is_file()] == ["text"]
+    with tarfile.open(raw, "a") as archive:
+        archive.addfile(tarfile.TarInfo("toy/extra/../../../evil"))
+    with pytest.raises(UnsafeArchiveError, match="leads out"):
+        extract(raw, folders / "other", max_bytes=1, skip=("toy/extra/",))
+
+
+def test_subset_may_have_a_folder_of_another_name(folders):
+    (folders / "data" / "toy-subset.tar").write_bytes(tar("subset"))
+    found = locate(toy(folder="official-toy", subset_folder="toy"))
+    assert found.kind == "subset" and text(found) == "subset"
 
 
 def test_download_is_used_and_kept(folders, monkeypatch):

@@ -6,28 +6,54 @@ where the data came from:
 1. under the folder that ``FOURVIEWS_DATA`` names: the official data unpacked, then the official
    archive (checksum verified), then a subset of it (no checksum);
 2. the cache, ``FOURVIEWS_CACHE`` or the system's place for caches;
-3. a download from the publisher, resumed if cut, checksum verified; not if ``FOURVIEWS_OFFLINE=1``;
-4. what a Python package ships, named by its loader.
+3. a download from the publisher, resumed if cut, checksum verified; not if ``FOURVIEWS_OFFLINE=1``,
+   and what has more than 100 MB only where it is asked for, ``source="official"``;
+4. what a Python package ships, named by its loader. It may be something else that serves the same
+   purpose; ``.source`` then says what.
+
+Nothing here imports a package of the extra ``data`` before it is used.
 """
 
 from .cache import cache_dir
 from .checksums import ChecksumError
+from .cifar import cifar10, cifar100
 from .download import DownloadError
 from .extraction import UnsafeArchiveError
 from .glove import glove
+from .image_tokens import ImageTokens, image_tokens
+from .images import ImageSet
+from .imdb import imdb
+from .photo_crops import photographs
+from .pickles import UnsafePickleError
 from .sources import DataNotFoundError, Source
+from .sst2 import sst2
+from .texts import TextSet
+from .tiny_imagenet import tiny_imagenet
 from .tokens import tokenize
-from .word_vectors import Embedding, WordVectors
+from .word_vectors import EmbeddedBatch, Embedding, OutOfVocabulary, WordVectors
 
 __all__ = [
     "ChecksumError",
     "DataNotFoundError",
     "DownloadError",
+    "EmbeddedBatch",
     "Embedding",
+    "ImageSet",
+    "ImageTokens",
+    "OutOfVocabulary",
     "Source",
+    "TextSet",
     "UnsafeArchiveError",
+    "UnsafePickleError",
     "WordVectors",
     "cache_dir",
+    "cifar10",
+    "cifar100",
     "glove",
+    "image_tokens",
+    "imdb",
+    "photographs",
+    "sst2",
+    "tiny_imagenet",
     "tokenize",
 ]

@@ -30,6 +30,7 @@ def extract(
     max_bytes: int,
     max_files: int = 500_000,
     members: Collection[str] | None = None,
+    skip: tuple[str, ...] = (),
 ) -> Path:
     """Unpack a zip or tar archive into the new folder ``target``, all of it or nothing.
 
@@ -47,6 +48,8 @@ def extract(
         Limits on what is unpacked.
     members
         Names to unpack; everything if left out.
+    skip
+        Beginnings of names that are not unpacked; they are checked all the same.
 
     Returns
     -------
@@ -68,7 +71,7 @@ def extract(
     scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp"))
     try:
         try:
-            _unpack(archive, scratch, max_bytes, max_files, members)
+            _unpack(archive, scratch, max_bytes, max_files, members, skip)
         except (
             tarfile.TarError,
             zipfile.BadZipFile,
@@ -86,7 +89,12 @@ def extract(
 
 
 def _unpack(
-    archive: Path, root: Path, max_bytes: int, max_files: int, members: Collection[str] | None
+    archive: Path,
+    root: Path,
+    max_bytes: int,
+    max_files: int,
+    members: Collection[str] | None,
+    skip: tuple[str, ...],
 ) -> None:
     seen: set[str] = set()
     found: set[str] = set()
@@ -96,6 +104,8 @@ def _unpack(
             raise UnsafeArchiveError(f"{archive.name} holds more than {max_files} entries")
         path = _safe_path(archive.name, name)
         if is_folder or (members is not None and str(path) not in members):
+            continue
+        if skip and str(path).startswith(skip):
             continue
         # Some file systems ignore case: two such names would be one file there.
         if str(path).casefold() in seen:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from .cache import cache_dir, locked
 from .checksums import ChecksumError, digest, verify
-from .download import DownloadError, download
+from .download import DownloadError, download, offline
 from .extraction import extract
 
 Kind = Literal["folder", "archive", "subset", "cache", "download", "substitute"]
@@ -25,6 +25,11 @@ _SAID = {
     "download": "the official data, downloaded now, checksum verified",
     "substitute": "shipped by the package {detail}",
 }
+
+
+# Downloads that failed in this process: a page that asks ten times for a set that cannot be fetched
+# waits once.
+_failed: dict[str, DownloadError] = {}
 
 
 class DataNotFoundError(FileNotFoundError):
@@ -48,8 +53,8 @@ class Source:
 class Archive:
     """An archive as its publisher offers it.
 
-    ``members`` names the only entries that are unpacked, ``max_bytes`` the most that unpacking may
-    write.
+    ``members`` names the only entries that are unpacked, ``skip`` the beginnings of names that are
+    left out, ``max_bytes`` the most that unpacking may write.
     """
 
     file: str
@@ -58,20 +63,23 @@ class Archive:
     n_bytes: int
     max_bytes: int
     members: tuple[str, ...] | None = None
+    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Substitute:
-    """What a Python package ships: its name, a function that finds the folder or returns None, and
-    the extra."""
+    """What a Python package ships: its name, a function that finds the folder or returns None, the
+    extra (or another way to get it), and, where it is not the data set itself, what it is."""
 
     package: str
     find: Callable[[], Path | None]
     extra: str
+    instead: str = ""
+    other_way: str = ""
 
     @property
     def install(self) -> str:
-        return f"pip install 'fourviews[{self.extra}]'"
+        return self.other_way or f"pip install 'fourviews[{self.extra}]'"
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,10 @@ class DataSet:
         Folder that the official archive unpacks to, or that stands for it under ``FOURVIEWS_DATA``.
     archive
         The official archive.
-    subset
+    subset, subset_max_bytes
         File accepted under ``FOURVIEWS_DATA`` without checksum, and the most it may unpack to.
+    subset_folder
+        Folder that it unpacks to; ``folder`` if left out.
     substitute
         What a package ships.
     automatic_download
@@ -98,6 +108,7 @@ class DataSet:
     folder: str
     archive: Archive | None = None
     subset: str | None = None
+    subset_folder: str | None = None
     subset_max_bytes: int = 2_000_000_000
     substitute: Substitute | None = None
     automatic_download: bool = True
@@ -138,7 +149,8 @@ def locate(
     data
         The data set.
     source
-        ``"official"`` skips subset and substitute and downloads whatever the size; ``"package"``
+        ``"official"`` skips subset and substitute and downloads whatever the size, also where a
+        download failed before; ``"package"``
         takes the substitute only; ``None`` follows the order.
 
     Returns
@@ -157,24 +169,32 @@ def locate(
     """
     if source not in (None, "official", "package"):
         raise ValueError(f"source is {source!r}; it needs to be 'official', 'package' or None")
-    failure: Exception | None = None
+    failure: DownloadError | None = None
     if source != "package":
         found = _under_data_dir(data, subset=source is None) or _in_cache(data)
         if found is not None:
             return found
         if data.archive is not None and (data.automatic_download or source == "official"):
-            try:
-                return _download(data, data.archive)
-            except DownloadError as error:
-                failure = error
+            failure = _failed.get(data.archive.checksum) if source is None else None
+            if failure is None:
+                try:
+                    return _download(data, data.archive)
+                except DownloadError as error:
+                    failure = error
+                    if not offline():
+                        _failed[data.archive.checksum] = error
     if source != "official" and data.substitute is not None:
         path = data.substitute.find()
         if path is not None:
-            if failure is not None:
+            # A built page says what it used by printing the source; a warning would show the folder of
+            # the run.
+            if failure is not None and os.environ.get("FOURVIEWS_BOOK_BUILD") != "1":
                 warnings.warn(
                     f"{failure}. Using what {data.substitute.package} ships instead.", stacklevel=3
                 )
-            return Source(data.name, "substitute", path, data.substitute.package)
+            return Source(
+                data.substitute.instead or data.name, "substitute", path, data.substitute.package
+            )
     raise DataNotFoundError(_ways_out(data, failure)) from failure
 
 
@@ -197,7 +217,7 @@ def _under_data_dir(data: DataSet, *, subset: bool) -> Source | None:
                         f"{error}. It is damaged or no official archive: replace it, or"
                         " remove it from FOURVIEWS_DATA"
                     ) from None
-                _unpack(archive, place, data.archive.max_bytes, data.archive.members)
+                _unpack(archive, place, data.archive)
             return Source(data.name, "archive", _inside(place, data))
     if subset and data.subset is not None:
         file = root / data.subset
@@ -206,8 +226,11 @@ def _under_data_dir(data: DataSet, *, subset: bool) -> Source | None:
         if file.is_file():
             # Whatever the file is called, another content gets another place.
             place = _place(data, f"subset:{digest(file)}")
-            _unpack(file, place, data.subset_max_bytes, None)
-            return Source(data.name, "subset", _inside(place, data))
+            with locked(place):
+                if not place.exists():
+                    extract(file, place, max_bytes=data.subset_max_bytes)
+            folder = place / (data.subset_folder or data.folder)
+            return Source(data.name, "subset", folder if folder.is_dir() else place)
     return None
 
 
@@ -226,7 +249,7 @@ def _download(data: DataSet, archive: Archive) -> Source:
         checksum=archive.checksum,
         n_bytes=archive.n_bytes,
     )
-    _unpack(file, place, archive.max_bytes, archive.members)
+    _unpack(file, place, archive)
     file.unlink(missing_ok=True)  # the unpacked content is what is used from now on
     return Source(data.name, "download", _inside(place, data))
 
@@ -236,10 +259,16 @@ def _place(data: DataSet, checksum: str) -> Path:
     return cache_dir() / data.name.lower().replace(" ", "-") / f"{kind}-{hexadecimal[:16]}"
 
 
-def _unpack(archive: Path, place: Path, max_bytes: int, members: tuple[str, ...] | None) -> None:
+def _unpack(file: Path, place: Path, archive: Archive) -> None:
     with locked(place):
         if not place.exists():
-            extract(archive, place, max_bytes=max_bytes, members=members)
+            extract(
+                file,
+                place,
+                max_bytes=archive.max_bytes,
+                members=archive.members,
+                skip=archive.skip,
+            )
 
 
 def _inside(place: Path, data: DataSet) -> Path:

@@ -18,15 +18,15 @@ _TOKEN = re.compile(
     | --
     | \S
     """,
-    re.VERBOSE,
+    re.VERBOSE | re.IGNORECASE,
 )
 _TYPOGRAPHY = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "…": "...", "—": "--", "–": "--"}
 )
 
 
-def tokenize(text: str) -> list[str]:
-    """Lower-case words, numbers and punctuation of a text, in order.
+def tokenize(text: str, *, lower: bool = True) -> list[str]:
+    """Words, numbers and punctuation of a text, in order, in lower case.
 
     Contractions are split as in the corpus of GloVe (``don't`` → ``do n't``, ``it's`` → ``it 's``);
     hyphens separate words; line-break tags of web pages count as white space; typographic quotes
@@ -36,6 +36,8 @@ def tokenize(text: str) -> list[str]:
     ----------
     text
         Any string.
+    lower
+        ``False`` keeps capitals, for vectors that know them.
 
     Returns
     -------
@@ -55,4 +57,5 @@ def tokenize(text: str) -> list[str]:
     if not isinstance(text, str):
         raise ValueError(f"text is of type {type(text).__name__}; it needs to be a string")
     text = re.sub(r"<br\s*/?>", " ", text, flags=re.IGNORECASE)
-    return _TOKEN.findall(text.translate(_TYPOGRAPHY).lower())
+    text = text.translate(_TYPOGRAPHY)
+    return _TOKEN.findall(text.lower() if lower else text)
