@@ -307,7 +307,6 @@ class _Sizes:
         curvature = hessian.diagonal().clamp_min(1e-300)
         # Steadies the first steps where blocks are almost dependent; must not slow the last ones.
         ridge = min(max(self.accuracy, 1e-12), 1e-8)
-        ridge = ridge if self.factor.dtype == torch.float64 else 1e-5
         start = (size > 0) | (slope < 0)
         new = _least_non_negative(hessian, slope - hessian @ size, start, ridge)
         # φ lies below the separable model with |J| times the curvatures, close to ``sizes``.
@@ -338,7 +337,7 @@ def _least_non_negative(
     principal pivoting (Júdice and Pires 1994): all variables with a wrong sign, or a wrong sign of
     their derivative, change sides together, and one by one where that does not help.
 
-    The Hessian is scaled to unit diagonal, with ``ridge`` added for its rounding.
+    The Hessian is scaled to unit diagonal, with ``ridge`` added, or more where its rounding asks for it.
     """
     scale = hessian.diagonal().clamp_min(0).sqrt()
     scale = torch.where(scale > 0, 1 / scale, 1.0)
@@ -354,8 +353,10 @@ def _least_non_negative(
         index = torch.nonzero(free)[:, 0]
         if len(index):
             factor, failed = torch.linalg.cholesky_ex(H[index][:, index])
-            if failed:
-                break  # rounding: what was found so far is a direction, too
+            if failed:  # rounding of the Hessian
+                ridge = max(100 * ridge, 1e-10)
+                H.diagonal().add_(ridge)
+                continue
             x[index] = torch.cholesky_solve(-slope[index, None], factor)[:, 0]
         wrong = torch.where(free, x < 0, H @ x + slope < -tiny)
         best, number = x, int(wrong.sum())
