@@ -4,51 +4,57 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import linprog, nnls
 
 __all__ = ["fewer_weights"]
+
+# Singular values below this times the largest are zero: columns depend on each other.
+_DEPENDENT = 1e-12
 
 
 def fewer_weights(
     outputs: Float[np.ndarray, "N m"], costs: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m"]:
-    r"""Weights w >= 0 with :math:`\sum_kw_kF_k = \sum_kF_k`, no larger cost, and few that are positive.
+    r"""Weights w >= 0 with :math:`\sum_kw_kF_k = \sum_kF_k`, no larger cost :math:`\sum_kw_ka_k` than
+    :math:`\sum_ka_k`, and at most N of them positive.
 
-    A vertex of this set with least :math:`\sum_kw_ka_k`, found by linear programming, has at
-    most N positive weights (Carathéodory's theorem for cones).  Where rounding makes
-    the linear program fail, the cost is kept as one more equation, and an active-set
-    method for non-negative least squares ends at independent columns, at most N + 1 of them.  Where that
-    fails as well, all weights stay 1.
+    Carathéodory's argument, step by step: while the columns :math:`F_k` in use depend on each
+    other, some d ≠ 0 has :math:`\sum_kd_kF_k = 0`.  Of d and −d take one along which the cost does not
+    rise and some weight falls, and go until the first weight is zero.
 
     Parameters
     ----------
     outputs : (N, m) array
         Columns :math:`F_k`.
     costs : (m,) array
-        :math:`a_k > 0`.
+        :math:`a_k \ge 0`.
     """
     N, m = outputs.shape
-    every = np.ones(m)
-    scale = np.abs(outputs).max(initial=0.0)
-    if m < 2 or scale == 0:
-        return every
-    columns = np.vstack([outputs / scale, costs / costs.max()])
-    total = columns.sum(axis=1)
-
-    def accurate(weights: np.ndarray) -> bool:
-        same = np.allclose(columns[:-1] @ weights, total[:-1], rtol=0, atol=1e-10 * m)
-        return bool(same and costs @ weights <= costs.sum() * (1 + 1e-10))
-
-    vertex = linprog(costs, A_eq=columns[:-1], b_eq=total[:-1], method="highs-ds")
-    if vertex.x is not None:
-        kept = np.flatnonzero(vertex.x > 1e-9 * vertex.x.max(initial=0.0))
-        weights = np.zeros(m)
-        # The basis is known: its weights are those of a linear system, without a tolerance.
-        weights[kept] = np.linalg.lstsq(columns[:-1, kept], total[:-1], rcond=None)[0]
-        if weights.min() >= 0 and accurate(weights):
-            return weights
-    try:
-        weights, _ = nnls(columns, total)
-    except RuntimeError:
-        return every
-    return weights if accurate(weights) else every
+    scale = np.linalg.norm(outputs, axis=0)
+    weights = np.ones(m)
+    if not scale.any():
+        return np.zeros(m)
+    # Columns of unit length, weights in units of their lengths: all of one size for rounding.
+    weights[scale == 0] = 0.0
+    kept = np.flatnonzero(scale)
+    columns = outputs[:, kept] / scale[kept]
+    amounts, prices = scale[kept].astype(float), costs[kept] / scale[kept]
+    while len(kept):
+        _, singular, right = np.linalg.svd(columns, full_matrices=True)
+        if len(kept) <= N and singular[-1] > _DEPENDENT * singular[0]:
+            break
+        direction = right[-1]
+        rise = float(prices @ direction)
+        if rise > 0 or (rise == 0 and direction.min() >= 0):
+            direction = -direction
+        falling = direction < 0
+        if not falling.any():
+            break  # a cost of zero
+        steps = np.where(falling, amounts / np.where(falling, -direction, 1.0), np.inf)
+        amounts = np.maximum(amounts + steps.min() * direction, 0.0)
+        amounts[steps.argmin()] = 0.0
+        used = amounts > 0
+        weights[kept[~used]] = 0.0
+        kept, columns = kept[used], columns[:, used]
+        amounts, prices = amounts[used], prices[used]
+    weights[kept] = amounts / scale[kept]
+    return weights

@@ -72,8 +72,8 @@ def head_count(solution: Solution) -> HeadCount:
 
 
 def fewer_heads(solution: Solution) -> TwoLayerNetwork:
-    """A network with the same predictions, no more weight decay, and at most N units if rounding
-    allows: the solution's units, some of them rescaled, the others left out (Carathéodory)."""
+    """A network with the same predictions, no more weight decay, and at most N units: the
+    solution's units, some of them rescaled, the others left out (Carathéodory)."""
     problem = solution.problem.to(torch.float64)
     network = solution.network().double()
     first, second = network.first.detach(), network.second.detach()

@@ -164,9 +164,9 @@ def relu_neurons(
 
 
 def fewer_neurons(problem: Problem, neurons: Neurons, most: float) -> Neurons:
-    """Neurons with the same outputs and no larger norm, at most as many as there are outputs if
-    rounding allows (see :func:`~fourviews.convex.caratheodory.fewer_weights`); as they came if the
-    objective would exceed ``most``."""
+    """Neurons with the same outputs and no larger norm, at most as many as there are outputs (see
+    :func:`~fourviews.convex.caratheodory.fewer_weights`); as they came if rounding lifts the
+    objective above ``most``."""
     outputs = []
     for k in range(len(neurons.first)):
         one = Neurons(*(part[k : k + 1] for part in neurons))
