@@ -139,7 +139,9 @@ def in_the_place_of_a_network(generator: Generator, as_attention: Callable) -> N
 def as_few_heads_as_possible(generator: Generator, fewest: Callable) -> None:
     """Number of heads, decay, and predictions on data with orthogonal groups."""
     c = 2
-    for groups in ([[0, 1], [2, 3]], [[2, 0], [1]], [[1], [0], [2]]):
+    order = torch.randperm(4, generator=generator).tolist()
+    single = torch.randperm(3, generator=generator).tolist()
+    for groups in ([order[:2], order[2:]], [[2, 0], [1]], [[k] for k in single]):
         d = sum(map(len, groups))
         Z = _draw(generator, d * d, d * c)
         blocks = Z.view(d, d, d, c)

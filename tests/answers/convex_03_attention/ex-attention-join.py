@@ -16,8 +16,8 @@ def fewest(Z, groups, c):
     kept = torch.zeros_like(Z).view(d, d, d, c)
     for group in groups:
         for k in group:
-            for l in group:
-                kept[k, :, l] = Z.view(d, d, d, c)[k, :, l]
+            for j in group:
+                kept[k, :, j] = Z.view(d, d, d, c)[k, :, j]
     u, s, vt = torch.linalg.svd(kept.view(d * d, d * c), full_matrices=False)
     keep = s > 1e-8 * s.max()
     root = s[keep].sqrt()[:, None]
@@ -38,7 +38,7 @@ def fewest(Z, groups, c):
     largest = max(float(s.max()) for _, _, _, s, _ in pieces)
     ranks = [int((s > 1e-8 * largest).sum()) for _, _, _, s, _ in pieces]
     W1, W2 = Z.new_zeros(max(ranks), d, d), Z.new_zeros(max(ranks), d, c)
-    for (at, size, u, s, vt), r in zip(pieces, ranks):
+    for (at, size, u, s, vt), r in zip(pieces, ranks, strict=True):
         root = s[:r].sqrt()[:, None]
         W1[:r, :, at : at + size] = (root * u.T[:r]).view(r, size, d).mT
         W2[:r, at : at + size] = (root * vt[:r]).view(r, size, c)
@@ -57,7 +57,7 @@ def fewest(Z, groups, c):
         parts.append(torch.linalg.svd(own, full_matrices=False))
     m = min(int((s > 1e-8).sum()) for _, s, _ in parts)
     W1, W2 = Z.new_zeros(m, d, d), Z.new_zeros(m, d, c)
-    for group, (u, s, vt) in zip(groups, parts):
+    for group, (u, s, vt) in zip(groups, parts, strict=True):
         root = s[:m].sqrt()[:, None]
         W1[:, :, group] = (root * u.T[:m]).view(m, len(group), d).mT
         W2[:, group] = (root * vt[:m]).view(m, len(group), c)
@@ -76,7 +76,7 @@ def fewest(Z, groups, c):
     ranks = [int((s >= 1e-8 * s.max()).sum()) for _, s, _ in parts]
     m = max(ranks)
     W1, W2 = Z.new_zeros(m, d, d), Z.new_zeros(m, d, c)
-    for group, (u, s, vt), r in zip(groups, parts, ranks):
+    for group, (u, s, vt), r in zip(groups, parts, ranks, strict=True):
         root = s[:r].sqrt()[:, None]
         W1[:r, :, group] = (root * u.T[:r]).view(r, len(group), d).mT
         W2[:r, group] = (root * vt[:r]).view(r, len(group), c)

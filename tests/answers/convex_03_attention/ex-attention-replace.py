@@ -17,7 +17,7 @@ def as_attention(X, W):
 
 
 # %% Says None when there are more samples than dimensions
-# passes: hidden 2
+# passes: nothing
 # says: cannot hold for both
 def as_attention(X, W):
     d = W.shape[0]
@@ -29,7 +29,7 @@ def as_attention(X, W):
 
 
 # %% Exchanges the roles of M and W in the Kronecker product
-# passes: nothing
+# passes: hidden 2
 # says: does not predict
 def as_attention(X, W):
     X = X[X.flatten(1).norm(dim=1) > 0]
