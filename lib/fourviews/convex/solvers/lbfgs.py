@@ -46,7 +46,7 @@ def lbfgs(
     value, gradient = function(x)
     noise = 8 * torch.finfo(x.dtype).eps
     pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=memory)
-    values = deque([value], maxlen=_WINDOW + 1)
+    gains: deque[float] = deque(maxlen=_WINDOW)
     for _ in range(max_iterations):
         direction = _direction(gradient, pairs)
         slope = float(gradient @ direction)
@@ -63,14 +63,18 @@ def lbfgs(
                 break
             pairs.clear()  # the model of the curvature was at fault: once more along the gradient
             continue
-        moved, value, new_gradient = found
+        moved, new, new_gradient = found
         s, y = moved - x, new_gradient - gradient
+        gain, value = value - new, new
+        if gain < 10 * noise * abs(value):
+            # The values cannot tell: the slopes at both ends can.
+            gain = -0.5 * float(s @ (gradient + new_gradient))
         curvature = float(s @ y)
         if curvature > 1e-10 * float(s.norm()) * float(y.norm()):
             pairs.append((s, y, 1 / curvature))
         x, gradient = moved, new_gradient
-        values.append(value)
-        if len(values) > _WINDOW and values[0] - value <= _WINDOW * accuracy * abs(value):
+        gains.append(gain)
+        if len(gains) == _WINDOW and sum(gains) <= _WINDOW * accuracy * abs(value):
             break
     return x
 
