@@ -225,3 +225,35 @@ def test_the_slack_costs_the_bound_what_is_allowed():
         bound = convex.lower_bound(problem, F, polar=problem.beta * (1 + t))
         assert 1 - bound / exact.objective <= 1.05 * allowed + 1e-8
         assert 1 - bound / exact.objective >= 0.5 * allowed - 1e-8
+
+
+def test_every_bound_draws_its_own_starts_and_together_they_fail_as_stated(monkeypatch):
+    """A residual depends on the starts of the bounds before: the same ones would not be random to it."""
+    seen = []
+
+    def watched(*args, **options):
+        seen.append((options["seed"], options["failure_probability"]))
+        return convex.spectral.lanczos_bound(*args, **options)
+
+    monkeypatch.setattr(module, "lanczos_bound", watched)
+    monkeypatch.setattr(module, "_LARGEST_BLOCKS", 0)
+    problem = problem_of(*KINDS[2], share=0.05)
+    convex.factored(problem, tol=1e-6, failure_probability=1e-3, progress=False)
+    assert len(seen) > problem.n_blocks
+    seeds, failures = zip(*seen, strict=True)
+    assert len(set(seeds)) == len(seeds)
+    assert sum(failures) <= 1e-3
+
+
+def test_a_system_beyond_single_precision_is_solved_in_double(monkeypatch):
+    """With a tiny beta float32 has no Cholesky factor, and float64 takes over at once."""
+    problem = attention(share=1e-9)
+    monkeypatch.setattr(module, "_LARGEST_PRECISE", 0)
+    exact = problem.polar(problem.loss.gradient(torch.zeros_like(problem.loss.target)))
+    assert problem.beta < 1e-8 * exact
+    solution = convex.factored(problem, tol=1e-3, max_iterations=5, progress=False)
+    assert (
+        solution.lower_bound
+        <= solution.objective
+        < 0.1 * problem.objective(torch.zeros(problem.coefficient_shape, dtype=torch.float64))
+    )
