@@ -257,3 +257,13 @@ def test_a_system_beyond_single_precision_is_solved_in_double(monkeypatch):
         <= solution.objective
         < 0.1 * problem.objective(torch.zeros(problem.coefficient_shape, dtype=torch.float64))
     )
+
+
+def test_no_tolerance_at_all_ends(monkeypatch):
+    """At tol = 0 neither bounds nor descent are asked for more than numbers can hold."""
+    monkeypatch.setattr(module, "_LARGEST_BLOCKS", 0)
+    problem = attention(n=12, d=3, c=2, share=0.1)
+    solution = convex.factored(problem, tol=0.0, max_iterations=6, progress=False)
+    assert solution.relative_gap < 1e-6
+    zero = attention(n=12, d=3, c=2, share=1.1)
+    assert convex.factored(zero, tol=0.0, max_iterations=6, progress=False).rank == 0

@@ -24,7 +24,7 @@ _LARGEST_BLOCKS = 20_000_000
 _STARTS = 8
 _MOST_STEPS = 2000
 # Up to this side the second layer's linear system is solved in every step.
-_LARGEST_SYSTEM = 4000
+_LARGEST_SYSTEM = 8000
 _MOST_STEPS_OF_ROUND = 60
 # Units that a matrix-free certificate starts with, at most.
 _MOST_PAIRS = 100
@@ -32,6 +32,7 @@ _MOST_PAIRS = 100
 _NEW = 0.3
 # Blocks with more entries are worth passes in single precision.
 _LARGEST_PRECISE = 1_000_000
+_TIGHTEST = 1e-10  # share of the objective that a matrix-free bound may always give away
 _DROP = 1e-7  # units below this share of the largest product of lengths are dropped
 
 
@@ -60,7 +61,7 @@ def factored(
     With squared loss, all samples at a time and a head that has
     :meth:`~fourviews.convex.Problem.units_hidden`, the second layer is eliminated: for given u it
     is ridge regression.  That takes several times fewer steps, for a linear system in each, of the
-    smaller side of the hidden values, up to 4000.  Passes over large factors are in float32 as long
+    smaller side of the hidden values, up to 8000.  Passes over large factors are in float32 as long
     as that closes the gap; certificates are always in float64.
 
     Neither Z nor a p×q gradient is formed if the blocks have more than 2·10⁷ entries: their
@@ -98,7 +99,9 @@ def factored(
             raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
     model = _Factors(problem, shard or len(problem.X), failure_probability)
     log = Log(problem, tol, "factored", max_iterations, progress, time_limit, patience=10)
-    units, accuracy = model.none(), 1e-5
+    units = model.none()
+    # The first matrix-free round brings nearly all units: it may go further.
+    accuracy = min(1e-5, 1e-2 * tol) if model.matrix_free else 1e-5
     # Passes in single precision, as long as they get on; certificates never.
     single, gap = model.p * model.q > _LARGEST_PRECISE, float("inf")
     iteration = 0
@@ -108,9 +111,9 @@ def factored(
             objective = model.objective(units, prediction)
             residual = model.loss.gradient(prediction)
             # A bound looser than the gap by little costs little; one much tighter costs much.
-            allowed = 0.3 * min(log.gap, 0.1)
+            allowed, tightest = 0.3 * min(log.gap, 0.1), max(0.5 * tol, _TIGHTEST)
             while True:
-                allowed = max(allowed, 0.5 * tol)
+                allowed = max(allowed, tightest)
                 slack = _slack(allowed, float(model.loss.value(prediction)) / objective)
                 polar, found, pairs = model.pairs(residual, units, rank, slack)
                 certain, left = (
@@ -120,9 +123,10 @@ def factored(
                     for value in (polar, found)
                 )
                 # Enough; or most of what is open would be so for any bound.
-                if certain <= max(tol, 2 * left) or allowed <= 0.5 * tol:
+                if certain <= max(tol, 2 * left) or allowed <= tightest:
                     break
-                allowed = 0.3 * left
+                # Few steps find too little: what is left may be more.
+                allowed = max(0.3 * left, 0.1 * allowed)
             if log.record(iteration, units, objective, prediction, polar=polar):
                 break
             single = single and log.gap < 0.5 * gap
@@ -197,6 +201,11 @@ class _Factors:
         like = {"dtype": torch.float64, "device": self.problem.X.device}
         block = torch.zeros(0, dtype=torch.long, device=self.problem.X.device)
         return Neurons(torch.zeros(0, self.p, **like), torch.zeros(0, self.q, **like), block)
+
+    @property
+    def matrix_free(self) -> bool:
+        """Whether the gradient's blocks are too large to be formed."""
+        return self.blocks * self.p * self.q > _LARGEST_BLOCKS
 
     def parts(self) -> Iterator[tuple[slice, Problem]]:
         for start in range(0, len(self.problem.X), self.shard):
@@ -318,14 +327,14 @@ class _Factors:
         as the loss's curvature allows.  Matrix-free, the bound is ``slack`` above."""
         # More pairs as there are more units: few rounds, and little to drop.
         count = max(least, (len(units.first) + 1) // 2)
-        if self.blocks * self.p * self.q <= _LARGEST_BLOCKS:
-            polar, found, values, left, right, block = self._exact(residual)
-        else:
+        if self.matrix_free:
             # Where a round is dear it brings more units, the first as many as there may be.
             count = max(count, _STARTS if len(units.first) else _MOST_PAIRS)
             polar, found, values, left, right, block = self._matrix_free(
                 residual, 2 * count + len(units.first), slack
             )
+        else:
+            polar, found, values, left, right, block = self._exact(residual)
         order = values.argsort(descending=True)
         order = order[values[order] > self.problem.beta]
         values, left, right, block = (part[order] for part in (values, left, right, block))
