@@ -1,6 +1,6 @@
 """All benchmarks: `make bench`. Prints ratios, writes `_build/bench/report.txt` and plots.
 
-python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [lml]
+python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import gated
 import growth
+import heads
 import lml
 import relu
 import vector
@@ -25,13 +26,16 @@ FOLDER = Path(__file__).resolve().parents[1] / "_build" / "bench"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("parts", nargs="*", choices=["gated", "vector", "relu", "growth", "lml", []])
+    parser.add_argument(
+        "parts", nargs="*", choices=["gated", "vector", "relu", "growth", "heads", "lml", []]
+    )
     arguments = parser.parse_args()
     parts: dict[str, Callable[[], Iterable[str]]] = {
         "gated": lambda: gated.tables(arguments.quick),
         "vector": lambda: vector.tables(arguments.quick),
         "relu": lambda: relu.tables(arguments.quick),
         "growth": lambda: growth.tables(arguments.quick, FOLDER),
+        "heads": lambda: heads.tables(arguments.quick),
         "lml": lambda: lml.tables(arguments.quick),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -61,3 +61,36 @@ def test_quick_growth_has_a_row_a_size_and_a_plot(tmp_path):
     rows = growth.tables(True, tmp_path)
     assert sum(row.strip().startswith(("100 ", "200 ", "400 ")) for row in rows) == 3
     assert (tmp_path / "time_against_rows.png").stat().st_size > 5000
+
+
+def test_tokens_have_the_scales_and_labels_that_they_say():
+    import heads
+
+    n, s, d, c = 400, 20, 12, 10
+    X, label = heads.tokens(n, s, d, c)
+    assert X.shape == (n, s, d) and X.dtype == torch.float32
+    assert torch.equal(label.bincount(), torch.full((c,), n // c))
+    assert float(X.mean(dim=(0, 1)).abs().max()) < 1e-6
+    scale = X.square().mean(dim=(0, 1)).sqrt()
+    assert torch.allclose(scale / scale[0], torch.arange(1, d + 1) ** -0.7, rtol=1e-4)
+    assert float((X.mT @ X).diagonal(dim1=1, dim2=2).sum(dim=1).mean()) == pytest.approx(
+        1, rel=1e-5
+    )
+    # Gram matrices tell classes apart: those of one class lie nearer to each other.
+    grams = (X.mT @ X).flatten(1)
+    distance = torch.cdist(grams, grams)
+    same = label[:, None] == label
+    assert distance[same & ~torch.eye(n, dtype=torch.bool)].mean() < 0.9 * distance[~same].mean()
+    assert torch.equal(X, heads.tokens(n, s, d, c)[0])
+
+
+def test_a_row_of_the_heads_table_certifies():
+    import heads
+
+    rows = list(heads.factored(40, 6, 5, 4, {0.1: 1e-4}))
+    assert len(rows) == 1 and "β=0.1·β_max" in rows[0] and "of 1e-04 wanted" in rows[0]
+    gap = float(rows[0].split("certified gap ")[1].split()[0])
+    assert gap <= 1e-4
+    case = heads.Case("Mixer", "linear", 6, 3, 3, 2)
+    ours, peer = heads.against_cvxpy(case, ("CLARABEL",))
+    assert "not converged" not in ours and "CLARABEL" in peer and "ratio" in peer

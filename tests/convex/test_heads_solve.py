@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fourviews import convex
+from fourviews.convex.solvers.solve import _choice
 
 from .heads import HEADS, NEW_HEADS, POOLS, build
 from .training import train
@@ -193,3 +194,23 @@ def test_relu_polar_bound_holds_for_every_neuron(name, pool):
         step = torch.autograd.grad((aligned(problem.X) * R).sum(), aligned.first)[0]
         u = step / step.norm(dim=1, keepdim=True).clamp_min(1e-30)
     assert 0.2 * bound < best <= bound
+
+
+@pytest.mark.parametrize(
+    "options, method",
+    [
+        # Few rows and dear iterations; many rows and cheap ones; more rows than memory allows.
+        (
+            dict(name="attention", activation="gated_relu", n=64, s=32, d=8, c=8, n_gates=8),
+            "splitting",
+        ),
+        (dict(name="mlp", n=300, s=8, d=2, c=2), "fista"),
+        (
+            dict(name="attention", activation="gated_relu", n=500, s=24, d=6, c=6, n_gates=4),
+            "fista",
+        ),
+        (dict(name="attention", n=5, s=2, d=2, c=2), "splitting"),
+    ],
+)
+def test_what_decides_whether_the_gram_operator_is_decomposed(options, method):
+    assert _choice(build(**options, beta=1.0)) == method

@@ -325,6 +325,15 @@ class Problem(abc.ABC):
 
         return output.detach(), backward
 
+    def units_hidden(
+        self, first: Float[Tensor, "m p"], block: Tensor
+    ) -> Float[Tensor, "N w"] | None:
+        r"""Hidden values H with predictions ``H @ second.view(w, c)``, one row for each row of them.
+
+        None unless a head has such a form: every output column must see the same values.
+        """
+        return None
+
     def part(self, samples: slice) -> Problem:
         """The problem on some of the samples: its loss and map are terms of this one's."""
         twin = self._twin()

@@ -111,11 +111,11 @@ def lanczos_bound(
         basis[rows] = new
         done = rows.stop
         image = backward(forward(new))
-        projected[rows, :done] = image @ basis[:done].T
-        if done < len(basis):
-            new = _orthogonal(image, basis[:done])
-        else:
+        shares = image @ basis[:done].T
+        projected[rows, :done] = shares
+        if done == len(basis):
             break
+        new = _orthogonal(image, basis[:done], shares)
     basis, projected = basis[:done], projected[:done, :done].tril()
     whole = projected + projected.T - torch.diag(projected.diagonal())
     values, vectors = torch.linalg.eigh(whole)
@@ -130,11 +130,20 @@ def lanczos_bound(
     return LanczosBound(found, bound, lefts[0], rights[0], sizes, lefts, rights)
 
 
-def _orthogonal(block: Float[Tensor, "b q"], basis: Float[Tensor, "k q"]) -> Float[Tensor, "r q"]:
-    """Orthonormal rows that span what ``block`` adds to the span of ``basis``."""
+def _orthogonal(
+    block: Float[Tensor, "b q"],
+    basis: Float[Tensor, "k q"],
+    shares: Float[Tensor, "b k"] | None = None,
+) -> Float[Tensor, "r q"]:
+    """Orthonormal rows that span what ``block`` adds to the span of ``basis``.
+
+    ``shares`` are the products of both, where they are known: passes over the basis are what
+    many steps cost.
+    """
     sizes = torch.linalg.vector_norm(block, dim=1)
-    for _ in range(2):  # the second pass removes what the first left by rounding
-        block = block - (block @ basis.T) @ basis
+    block = torch.addmm(block, block @ basis.T if shares is None else shares, basis, alpha=-1)
+    # A second pass removes what the first left by rounding.
+    block = torch.addmm(block, block @ basis.T, basis, alpha=-1)
     rows = block[:0]
     for row, size in zip(block, sizes.tolist(), strict=True):
         for _ in range(2):

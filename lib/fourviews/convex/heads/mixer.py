@@ -147,7 +147,7 @@ class Mixer(Problem):
         if masks is None:
             inner = self.X.flatten(1) @ self.X.flatten(1).T
             if weights is not None:
-                inner = inner * weights.sum()
+                inner = inner * weights.sum()  # of the one block, or of none
             if pooled:
                 return inner / s
             return torch.kron(inner, torch.eye(s, dtype=inner.dtype, device=inner.device))

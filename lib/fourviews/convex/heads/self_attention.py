@@ -208,7 +208,7 @@ class SelfAttention(Problem):
             grams, mean = self._moments()
             inner = grams.flatten(1) @ grams.flatten(1).T
             if weights is not None:
-                inner = inner * weights.sum()
+                inner = inner * weights.sum()  # of the one block, or of none
             if self.pool == "mean":
                 return inner * (mean @ mean.T)
             return (rows @ rows.T) * inner.repeat_interleave(s, 0).repeat_interleave(s, 1)
@@ -256,6 +256,11 @@ class SelfAttention(Problem):
         if not self._moments_suffice:
             return super().units_second_gradient(R, first, block)
         return (self._keys(first).T @ R).view(len(first), -1)
+
+    def units_hidden(
+        self, first: Float[Tensor, "m p"], block: Tensor
+    ) -> Float[Tensor, "N w"] | None:
+        return self._keys(first) if self._moments_suffice else None
 
     @property
     def _moments_suffice(self) -> bool:

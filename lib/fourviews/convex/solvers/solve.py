@@ -15,7 +15,7 @@ from .newton import newton
 from .relu_corrective import fully_corrective
 from .relu_several import relu_neurons
 from .relu_splitting import relu_bounds, relu_on_cones
-from .splitting import LARGEST_GRAM, splitting
+from .splitting import decomposition_pays, splitting
 
 __all__ = ["solve"]
 
@@ -50,7 +50,8 @@ def solve(
                     (auto there, up to 8000 rows)              closes
                     ``"splitting"``: any loss (auto for
                     squared, and for float32, up to 2000
-                    rows)
+                    rows, and to 8000 where iterations are
+                    dear)
                     ``"fista"``: any loss (auto otherwise)
                     ``"frank_wolfe"``: any loss
                     ``"factored"``: any loss, when Z is too
@@ -130,7 +131,7 @@ def _choice(problem: Problem) -> str:
     # cross-entropy flattens out, and FISTA is several times faster.  In float32 FISTA
     # stops at about 1e-4, while splitting works in float64 inside.
     curved = squared or problem.X.dtype == torch.float32
-    return "splitting" if curved and problem.gram_size <= LARGEST_GRAM else "fista"
+    return "splitting" if curved and decomposition_pays(problem) else "fista"
 
 
 def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:

@@ -18,8 +18,12 @@ from .log import Log
 
 __all__ = ["splitting"]
 
-# Beyond this many predictions the Gram operator is not decomposed by default.
-LARGEST_GRAM = 2000
+# Up to this side the Gram operator is decomposed in seconds; beyond, it depends on the problem.
+_SMALL_GRAM = 2000
+# Largest memory of the Gram operator, its eigenvectors and what finding them takes, in bytes.
+_LARGEST_MEMORY = 2 * 2**30
+# Iterations by which the decomposition shortens a solve: FISTA takes thousands.
+_SAVED = 2000
 
 
 @runtime_checkable
@@ -27,6 +31,23 @@ class GramComposite(Composite, Protocol):
     """Also the Gram operator; the loss needs a proximal map."""
 
     def gram(self) -> Tensor: ...
+
+
+def decomposition_pays(problem: Problem) -> bool:
+    r"""Whether an eigendecomposition of AA* costs less memory and time than the iterations it saves.
+
+    It takes about 10 N³ operations for N rows, an iteration the two maps (a multiplication and an
+    addition for each prediction and coefficient that it sees) and a singular value decomposition
+    of each block.
+    """
+    size = problem.gram_size
+    if size <= _SMALL_GRAM:
+        return True
+    p, q = problem.block_shape
+    seen = problem.n_blocks * p * q / problem.n_outputs
+    maps = 4 * problem.loss.target.numel() * seen
+    decompositions = 20 * problem.n_blocks * p * q * min(p, q)
+    return 4 * 8 * size**2 <= _LARGEST_MEMORY and 10 * size**3 <= _SAVED * (maps + decompositions)
 
 
 class GramSolver:
