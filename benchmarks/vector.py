@@ -12,8 +12,8 @@ TARGET = 1e-6
 SOLVERS = ("CLARABEL", "SCS")
 #: Name, problem, gates. Sizes are for a machine with two cores.
 CASES = (
-    ("linear", Case(300, 60, 40, 0.1), None),
-    ("gated_relu", Case(120, 12, 6, 0.1), 24),
+    ("linear", Case(400, 80, 50, 0.1), None),
+    ("gated_relu", Case(200, 18, 10, 0.1), 48),
 )
 
 
@@ -38,6 +38,10 @@ def tables(quick: bool = False) -> list[str]:
                 f"    {name:10} {took:8.1f} s   ratio {took / seconds:7.1f}   "
                 f"gap {peer.relative_gap:.1e}"
             )
-            fastest = took if fastest is None else min(fastest, took)
-        rows.append(f"    fastest    {fastest:8.1f} s   ratio {fastest / seconds:7.1f}")
+            if peer.relative_gap <= TARGET:
+                fastest = took if fastest is None else min(fastest, took)
+        if fastest is not None:
+            rows.append(
+                f"    fastest to the target {fastest:.1f} s   ratio {fastest / seconds:7.1f}"
+            )
     return rows
