@@ -313,7 +313,8 @@ def write(
         )
         (folder / "rubric.md").write_text(rubric(lesson, book, words), encoding="utf-8")
         title = words.title(lesson.title, 1)
-        text = readme(lesson, book, seed=seed, wheel=wheel, title=title)
+        # A plain text file sets no mathematics.
+        text = readme(lesson, book, seed=seed, wheel=wheel, title=title.replace("$", ""))
         (folder / "README.md").write_text(text, encoding="utf-8")
         shutil.copy(TEMPLATES / "grade.py", folder / "grade.py")
         if target.exists():

@@ -250,7 +250,7 @@ def marks_in(folder: Path) -> set[str]:
 def test_marks_in_withheld_blocks_do_not_come_out(tmp_path, lessons, page):
     root = tmp_path / "root"
     root.mkdir()
-    for name in ("lessons_src", "book", "instructor", "lib", "tests/answers", "tests/convex"):
+    for name in ("lessons_src", "book", "instructor", "lib", "tests"):
         if (ROOT / name).exists():
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, root / name, ignore=ignore)

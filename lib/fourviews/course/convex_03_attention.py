@@ -144,10 +144,11 @@ def as_few_heads_as_possible(generator: Generator, fewest: Callable) -> None:
     for groups in ([order[:2], order[2:]], [[2, 0], [1]], [[k] for k in single]):
         d = sum(map(len, groups))
         Z = _draw(generator, d * d, d * c)
-        blocks = Z.view(d, d, d, c)
         ranks, total = [], 0.0
-        for group in groups:
-            own = blocks[group][:, :, group].reshape(len(group) * d, len(group) * c)
+        for members in groups:
+            rows = [k * d + a for k in members for a in range(d)]
+            columns = [k * c + b for k in members for b in range(c)]
+            own = Z[rows][:, columns]
             ranks.append(int(torch.linalg.matrix_rank(own)))
             total += _nuclear(own)
         frame = torch.linalg.qr(_draw(generator, 4, 5, d)).Q

@@ -84,19 +84,19 @@ def own_penalty(generator: Generator, my_rho: Callable) -> None:
         Y = Y / Y.norm(dim=-1, keepdim=True)
         kind = "crowded" if crowd else "spread"
         energy = AttentionEnergy(_penalty(run(my_rho, Y), "my_rho(Y)"))
-        w = energy.weights(Y)
-        w = w / w.sum(-1, keepdim=True)
-        given = 1 - float(w.diagonal(dim1=-2, dim2=-1).mean())
+        weights = energy.weights(Y)
+        kept = weights.diagonal(dim1=-2, dim2=-1) / weights.sum(-1)
+        given = 1 - float(kept.mean())
         require(
             given >= 0.1,
             f"{kind} texts: in the first layer only {given:.1%} of the weight goes to other tokens",
         )
         start = spread(Y)
         for _ in range(6):
-            new = energy.step(Y)
-            rise = energy.value(new) - energy.value(Y)
-            require(float(rise.max()) < 1e-9, "the step raises the energy")
-            Y = new / new.norm(dim=-1, keepdim=True)
+            before, moved = energy.value(Y), energy.step(Y)
+            rise = float((energy.value(moved) - before).max())
+            require(rise < 1e-9, "the step raises the energy")
+            Y = moved / moved.norm(dim=-1, keepdim=True)
         left = spread(Y) / start
         require(
             left >= 0.7,
