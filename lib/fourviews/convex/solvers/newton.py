@@ -275,14 +275,24 @@ class _Sizes:
 
     def note(self, step: int, sizes: Tensor, v: Tensor, images: Tensor, log: Log) -> bool:
         """Log the coefficients of these sizes; rule out blocks by the gap."""
-        coefficients = (images * (sizes / self.beta)[:, None]).reshape(
-            self.problem.coefficient_shape
-        )
-        if log.note(step, coefficients, self.target - v):
+        problem, lengths = self.problem, torch.linalg.vector_norm(images, dim=1)
+        coefficients = images * (sizes / self.beta)[:, None]
+        point = coefficients.reshape(problem.coefficient_shape)
+        if log.problem.X.dtype == torch.float64:
+            # What the log would compute, from what is known: images of v, and blocks in use.
+            on = torch.nonzero(sizes)[:, 0]
+            own = torch.zeros_like(self.target)
+            if len(on):
+                own = problem.outputs(coefficients[on, :, None], problem._masks_of(on))
+            objective = float(problem.loss.value(own) + self.beta * problem.norm(point))
+            rounding = 8 * images.shape[1] * torch.finfo(images.dtype).eps
+            polar = float(lengths.max()) * (1 + rounding)
+            if log.record(step, point, objective, self.target - v, polar=polar):
+                return True
+        elif log.note(step, point, self.target - v):
             return True
         # The dual objective is 1-strongly concave: its maximiser lies within this radius of any
         # admissible point whose value is known.
-        lengths = torch.linalg.vector_norm(images, dim=1)
         scale = min(1.0, self.beta / max(float(lengths.max()), 1e-300))
         dual = -float(self.problem.loss.conjugate(-scale * v))
         radius = (2 * max(log.objective - dual, 0.0)) ** 0.5 * (1 + 1e-9)
