@@ -268,3 +268,37 @@ def test_bad_blocks_and_gates_are_refused():
             from .heads import head
 
             head(name, torch.randn(3, 4), torch.randn(3, 2), beta=0.1, grid=(1, 4))
+
+
+@pytest.mark.parametrize(
+    ("shape", "grid", "words"),
+    [
+        ((2, 5, 1), (2, 3), "6 cells, X has 5 tokens"),
+        ((2, 6), (2, 3), "shape"),
+        ((2, 6, 1), (2, 0), "two integers"),
+        ((2, 6, 1), (-2, -3), "two integers"),
+        ((2, 6, 1), 6, "two integers"),
+    ],
+)
+def test_circulant_refuses_what_is_no_grid_of_tokens(shape, grid, words):
+    with pytest.raises(ValueError, match=words):
+        convex.circulant(torch.zeros(shape), grid)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("name", HEADS)
+def test_networks_refuse_inputs_of_other_sizes(name, pool):
+    problem = build(name, "linear", pool=pool)
+    n, s, d = problem.X.shape
+    m, (p, q) = 3, problem.block_shape
+    group = torch.arange(m) % problem.groups if problem.groups > 1 else None
+    network = problem.hidden_layers(torch.ones(m, p).double(), torch.ones(m, q).double(), None, group)
+    network(problem.X)
+    wrong = [(n, s, d + 1), (n, d + 1), (d,), (1, n, s, d)]
+    wrong += [(n, d)] if pool or name != "mlp" else []
+    wrong += [(n, s + 1, d)] if name in ("mixer", "fno", "block_fno") else []
+    for shape in wrong:
+        if name == "mixer" and shape == (n, s, d + 1) and q % (d + 1) == 0:
+            continue  # fewer outputs of more features: the weights cannot tell
+        with pytest.raises(ValueError, match="X "):
+            network(torch.zeros(shape, dtype=torch.float64))

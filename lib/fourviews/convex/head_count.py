@@ -60,7 +60,7 @@ def head_count(solution: Solution) -> HeadCount:
     p, q = problem.block_shape
     N = problem.loss.target.numel()
     if problem.cones:
-        count, by_rank = problem.n_blocks * p * q, None
+        count = problem.n_blocks * p * q
         # Patterns that are not listed are neurons all the same.
         bound = min(count, N) if problem.all_patterns else N
         return HeadCount(solution.rank, bound, None, N)

@@ -72,6 +72,19 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
             return torch.relu(hidden)
         return hidden * (gate >= 0)
 
+    def check_input(
+        self, X: Tensor, *, axes: tuple[int, ...], tokens: int | None, features: int | None
+    ) -> None:
+        """Raise ValueError unless X has so many axes, tokens and features; None: any number."""
+        fits = X.ndim in axes
+        fits = fits and (tokens is None or X.shape[1] == tokens)
+        fits = fits and (features is None or X.shape[-1] == features)
+        if not fits:
+            s = "s" if tokens is None else tokens
+            d = "d" if features is None else features
+            shapes = [f"(n, {d})" if count == 2 else f"(n, {s}, {d})" for count in axes]
+            raise ValueError(f"X must have shape {' or '.join(shapes)}, got {tuple(X.shape)}")
+
     @abc.abstractmethod
     def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
         """Outputs, pooled if the network pools."""
@@ -84,6 +97,8 @@ class MLPNetwork(TwoLayerNetwork):
     """
 
     def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
+        axes = (3,) if self.pool == "mean" else (2, 3)
+        self.check_input(X, axes=axes, tokens=None, features=self.first.shape[1])
         gate = None if self.gates is None else X @ self.gates.T
         output = self.activate(X @ self.first.T, gate) @ self.second
         return output.mean(dim=-2) if self.pool == "mean" else output

@@ -50,6 +50,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .descent import Descent
+
 __all__ = [
     "AlternatingRun",
     "AlternatingStep",
@@ -129,7 +131,7 @@ def orthant_gain(
 
 
 @dataclass(frozen=True)
-class AlternatingStep:
+class AlternatingStep(Descent):
     r"""One step and what the theory says about it; every number has the leading shape ``(...)``.
 
     Attributes
@@ -175,18 +177,6 @@ class AlternatingStep:
     def guaranteed(self) -> Tensor:
         """Whether the theory forbids a rise."""
         return self.by_gradient | self.by_noise
-
-    @property
-    def fell(self) -> Tensor:
-        """Whether h did not rise beyond rounding."""
-        return self.after <= self.before + self.rounding
-
-    def status(self) -> list[str]:
-        """``guaranteed``, ``observed`` (fell without a guarantee) or ``broken``, each index."""
-        pairs = zip(
-            self.guaranteed.reshape(-1).tolist(), self.fell.reshape(-1).tolist(), strict=True
-        )
-        return ["guaranteed" if sure else "observed" if fell else "broken" for sure, fell in pairs]
 
 
 def alternating_step(

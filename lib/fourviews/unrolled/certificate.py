@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .alternating import orthant_gain
+from .descent import Descent
 from .pairs import check_tokens
 from .transformer import UnrolledTransformer
 
@@ -16,7 +17,7 @@ __all__ = ["LayerCertificate", "descent_certificate"]
 
 
 @dataclass(frozen=True)
-class LayerCertificate:
+class LayerCertificate(Descent):
     r"""One layer; every tensor has the leading shape ``(...)`` of the input.
 
     The theory is applied to the majoriser at the layer's input Y: the quadratic that lies above E
@@ -62,18 +63,6 @@ class LayerCertificate:
     def guaranteed(self) -> Tensor:
         """Whether descent was bound to happen."""
         return self.by_construction | self.by_theorem | self.by_bound
-
-    @property
-    def fell(self) -> Tensor:
-        """Whether the computed energy did not rise beyond rounding."""
-        return self.after <= self.before + self.rounding
-
-    def status(self) -> list[str]:
-        """``guaranteed``, ``observed`` (without guarantee) or ``broken``, one a leading index."""
-        pairs = zip(
-            self.guaranteed.reshape(-1).tolist(), self.fell.reshape(-1).tolist(), strict=True
-        )
-        return ["guaranteed" if sure else "observed" if fell else "broken" for sure, fell in pairs]
 
 
 def descent_certificate(

@@ -20,8 +20,15 @@ def circulant(X: Float[Tensor, "n s d"], grid: tuple[int, int]) -> Float[Tensor,
     Its product with a weight is a circular convolution (Sahiner et al. 2022, Lemma 4.3).  The
     shifts run over both axes of the grid: with those of one axis alone the lemma holds only for
     a grid of one row.
+
+    Raises
+    ------
+    ValueError
+        If X has no three axes, or if ``grid`` is not (h, w) with h·w tokens.
     """
-    return X[:, _differences(grid, X.device)].flatten(2)
+    if X.ndim != 3:
+        raise ValueError(f"X must have shape (n, s, d), got {tuple(X.shape)}")
+    return X[:, _differences(_checked_grid(grid, X.shape[1]), X.device)].flatten(2)
 
 
 class FNO(Problem):
@@ -379,6 +386,9 @@ class FNONetwork(TwoLayerNetwork):
         return self.first.view(-1, *self.grid, d)
 
     def forward(self, X: Float[Tensor, "n s d"]) -> Float[Tensor, "n *t c"]:
+        tokens = self.grid[0] * self.grid[1]
+        features = self.first.shape[1] // tokens * self.blocks
+        self.check_input(X, axes=(3,), tokens=tokens, features=features)
         outputs = []
         for b, inputs in enumerate(X.chunk(self.blocks, dim=2)):
             mine = slice(None) if self.group is None else self.group == b

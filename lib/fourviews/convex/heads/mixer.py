@@ -217,7 +217,13 @@ class MixerNetwork(TwoLayerNetwork):
         return self.second.view(len(self.second), d, self.second.shape[1] // d)
 
     def forward(self, X: Float[Tensor, "n s d"]) -> Float[Tensor, "n *t c"]:
+        self.check_input(X, axes=(3,), tokens=round(self.first.shape[1] ** 0.5), features=None)
         n, s, d = X.shape
+        if self.second.shape[1] % d:
+            raise ValueError(
+                f"X has {d} features, but the second weights, {self.second.shape[1]} a unit, are "
+                "no multiple of them"
+            )
         m = len(self.first)
         V = self.feature_weights(d).flatten(0, 1)
         if self.activation == "linear" and self.pool == "mean":

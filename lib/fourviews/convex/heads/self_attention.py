@@ -340,6 +340,7 @@ class SelfAttentionNetwork(TwoLayerNetwork):
         return self.second.view(len(self.second), d, self.second.shape[1] // d)
 
     def forward(self, X: Float[Tensor, "n s d"]) -> Float[Tensor, "n *t c"]:
+        self.check_input(X, axes=(3,), tokens=None, features=round(self.first.shape[1] ** 0.5))
         n, s, d = X.shape
         m = len(self.first)
         W, V = self.first.view(m * d, d), self.second.view(m * d, self.second.shape[1] // d)

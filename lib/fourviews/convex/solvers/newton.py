@@ -109,10 +109,10 @@ class _Sizes:
     def __init__(self, problem: Problem):
         self.problem, self.beta = problem, problem.beta
         self.target = problem.loss.target
-        self.count = 1 if problem.masks is None else len(problem.masks)
+        self.count = problem.n_blocks
         self.norm_bounds = problem.block_norm_bounds()
         self.precise = problem.gram_size <= _SMALL
-        self.rough = problem.to(torch.float32)
+        self.rough = problem if self.precise else problem.to(torch.float32)
         self.factor: Tensor | None = None
         self.accuracy = 1e-6  # of the linear systems
         self.length = float(self.target.norm())  # what it is relative to
