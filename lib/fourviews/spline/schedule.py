@@ -369,3 +369,51 @@ def _selection(state: _State, outputs: list[list[Form]]) -> Layer:
     for row in rows:
         output.add(_identity(hidden, row, ZERO, False))
     return Layer(heads, hidden, output)
+
+
+def network_layers(program: Program, outputs: list[Form], features: int) -> list[Affine]:
+    """The layers of a plain ReLU network: one hidden layer a half-step, then the output layer."""
+    atoms, consumers = _reachable([outputs])
+    forms = {form.number: form for form, _ in consumers.values()}
+    used_until = {number: time for number, (_, time) in consumers.items()}
+    final = {form.number for form in outputs}
+    last = max(form.time for form in outputs)
+    state = _State(0)
+    state.constants = {number: form.constant for number, form in forms.items()}
+    for _ in range(features):
+        state.new(0, False)
+    for number, form in forms.items():
+        state.rows[number] = {
+            atom.place[1]: value for atom, value in form.terms if atom.kind == "variable"
+        }
+    layers, output = [], Affine()
+    for j in range(features):
+        output.add({j: ONE})
+    for step in range(1, last + 1):
+        hidden, new_output, new, made = Affine(), Affine(), _State(step), {}
+        for atom in atoms:
+            if atom.time == step:
+                neuron = hidden.add(*state.affine(atom.forms[0]))
+                new_output.add({neuron: ONE})
+                made[atom.number] = new.new(0, True)
+        still = [f for n, f in forms.items() if n in final or used_until[n] > step]
+        for part in _carry(state, new, still, made):
+            new_output.add(_identity(hidden, part.row, part.constant, part.non_negative))
+        layers.append(_compose(hidden, output))
+        output, state = new_output, new
+    result = Affine()
+    for form in outputs:
+        result.add(*state.affine(form))
+    return [*layers, _compose(result, output)]
+
+
+def _compose(after: Affine, before: Affine) -> Affine:
+    result = Affine()
+    for row, constant in zip(after.rows, after.constants, strict=True):
+        total: Row = {}
+        for j, factor in row.items():
+            constant += factor * before.constants[j]
+            for column, value in before.rows[j].items():
+                total[column] = total.get(column, ZERO) + factor * value
+        result.add(total, constant)
+    return result
