@@ -11,6 +11,7 @@ from .encoder import CompiledEncoder
 from .expression import Expression
 from .program import Program
 from .schedule import schedule
+from .sources import forms_of
 
 __all__ = ["compile_decoder", "compile_encoder"]
 
@@ -21,6 +22,7 @@ def compile_encoder(
     f: Any,
     outside: Outside = "error",
     *,
+    networks: bool = True,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str | None = None,
 ) -> CompiledEncoder:
@@ -39,6 +41,9 @@ def compile_encoder(
     outside
         ``"error"``: points outside of the spline's domain are an error when the encoder is
         called. ``"extend"``: the outermost polynomials continue. Expressions have no outside.
+    networks
+        ``False``: the attention computes everything, and the networks' ReLUs only occur in pairs
+        :math:`z_+ - (-z)_+ = z`. That is always possible, with up to twice the blocks.
     dtype, device
         Of the module.
 
@@ -56,10 +61,9 @@ def compile_encoder(
     if outside not in ("error", "extend"):
         raise ValueError(f'outside is {outside!r}; it needs to be "error" or "extend"')
     if isinstance(f, (Expression, np.ndarray, list, tuple)):
-        return _from_expressions(f, causal=False, dtype=dtype, device=device)
-    from .sources import program_of
-
-    program, forms, features, domain, jump, degree = program_of(f, outside)
+        return _from_expressions(f, causal=False, networks=networks, dtype=dtype, device=device)
+    program = Program(networks=networks)
+    forms, features, domain, jump, degree = forms_of(program, f, outside)
     layers = schedule(program, [forms], features)
     return CompiledEncoder(
         layers, 1, features, domain=domain, jump=jump, degree=degree, dtype=dtype, device=device
@@ -94,10 +98,10 @@ def compile_decoder(
     ValueError
         If a row depends on a later token, or an entry is not max-definable.
     """
-    return _from_expressions(f, causal=True, dtype=dtype, device=device)
+    return _from_expressions(f, causal=True, networks=True, dtype=dtype, device=device)
 
 
-def _from_expressions(f: Any, *, causal: bool, dtype, device) -> CompiledEncoder:
+def _from_expressions(f: Any, *, causal: bool, networks: bool, dtype, device) -> CompiledEncoder:
     matrix = np.asarray(f, dtype=object)
     if not matrix.size or matrix.ndim > 2:
         raise ValueError(
@@ -123,7 +127,7 @@ def _from_expressions(f: Any, *, causal: bool, dtype, device) -> CompiledEncoder
     rows = entries.reshape(1, -1) if entries.ndim < 2 else entries
     if len(rows) != s and (causal or entries.ndim == 2):
         raise ValueError(f"f has {len(rows)} rows of outputs; variables({s}, {d}) have {s} tokens")
-    program = Program(s, causal=causal)
+    program = Program(s, causal=causal, networks=networks)
     outputs = [[program.of(entry) for entry in row] for row in rows]
     if causal:
         for c, row in enumerate(outputs):

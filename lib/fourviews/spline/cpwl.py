@@ -52,8 +52,8 @@ class _Hull:
         return torch.as_tensor(found >= 0, device=x.device).reshape(x.shape[:-2])
 
 
-def interpolator_program(f: Any, outside: str):
-    """Program of a ``LinearNDInterpolator`` on its convex domain."""
+def interpolator_forms(program: Program, f: Any, outside: str):
+    """Outputs of a ``LinearNDInterpolator`` on its convex domain."""
     if outside == "extend":
         raise ValueError(
             "a LinearNDInterpolator is NaN outside of the convex hull of its points;"
@@ -70,7 +70,6 @@ def interpolator_program(f: Any, outside: str):
     dimension = tri.points.shape[1]
     scale = np.ones(dimension) if f.scale is None else np.asarray(f.scale, float)
     offset = np.zeros(dimension) if f.scale is None else np.asarray(f.offset, float)
-    program = Program()
     coordinates = [
         program.combine(
             [(program.variable(0, j), 1 / Fraction(float(scale[j])))],
@@ -86,19 +85,19 @@ def interpolator_program(f: Any, outside: str):
         forms = _planar(program, coordinates, points, simplices, affine)
     else:
         forms = _convex_difference(program, coordinates, points, exact, simplices, affine)
-    return program, forms, dimension, _Hull(tri, scale, offset), 0.0, 1
+    return forms, dimension, _Hull(tri, scale, offset), 0.0, 1
 
 
 def _affine_pieces(points, values, simplex) -> list[AffineFunction]:
     """The affine function through the corners, for every output."""
     p0, *others = (points[v] for v in simplex)
     rows = [[a - b for a, b in zip(p, p0, strict=True)] for p in others]
-    inverse = _inverse(rows)
+    inverted = inverse(rows)
     pieces = []
     for r in range(len(values[0])):
         v0, *rest = (values[v][r] for v in simplex)
         slopes = [
-            sum((inverse[i][j] * (v - v0) for j, v in enumerate(rest)), ZERO)
+            sum((inverted[i][j] * (v - v0) for j, v in enumerate(rest)), ZERO)
             for i in range(len(p0))
         ]
         constant = v0 - sum((s * x for s, x in zip(slopes, p0, strict=True)), ZERO)
@@ -106,13 +105,14 @@ def _affine_pieces(points, values, simplex) -> list[AffineFunction]:
     return pieces
 
 
-def _inverse(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+def inverse(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+    """Inverse matrix, exactly; ValueError if there is none."""
     n = len(rows)
     work = [[*row, *(ONE if i == j else ZERO for j in range(n))] for i, row in enumerate(rows)]
     for column in range(n):
         pivot = max(range(column, n), key=lambda i: abs(work[i][column]))
         if not work[pivot][column]:
-            raise ValueError("a simplex of the triangulation is flat")
+            raise ValueError("the matrix is singular: a simplex of the triangulation is flat")
         work[column], work[pivot] = work[pivot], work[column]
         lead = work[column][column]
         work[column] = [x / lead for x in work[column]]
@@ -257,9 +257,9 @@ def _planar(program, coordinates, points, simplices, affine) -> list[Form]:
                     parts[r].append((form, kappa[r]))
                     for i, height in enumerate(heights):
                         value[r][i] += kappa[r] * height
-        inverse = _inverse([list(d) for d in directions])
+        inverted = inverse([list(d) for d in directions])
         for r in range(outputs):
-            slopes = [inverse[i][0] * value[r][0] + inverse[i][1] * value[r][1] for i in (0, 1)]
+            slopes = [inverted[i][0] * value[r][0] + inverted[i][1] * value[r][1] for i in (0, 1)]
             add_affine(r, affine[first][r])
             add_affine(r, (*slopes, -(slopes[0] * corner[0] + slopes[1] * corner[1])), -1)
     return [
@@ -389,10 +389,10 @@ def _convex_weights(points, values, simplices) -> list[Fraction]:
 def _bend(points, simplex, other) -> dict[int, Fraction]:
     """Value at the vertex beyond a facet minus the affine continuation: coefficients of heights."""
     p0, *rest = (points[v] for v in simplex)
-    inverse = _inverse([[a - b for a, b in zip(p, p0, strict=True)] for p in rest])
+    inverted = inverse([[a - b for a, b in zip(p, p0, strict=True)] for p in rest])
     step = [a - b for a, b in zip(points[other], p0, strict=True)]
     shares = [
-        sum((step[i] * inverse[i][j] for i in range(len(step))), ZERO) for j in range(len(rest))
+        sum((step[i] * inverted[i][j] for i in range(len(step))), ZERO) for j in range(len(rest))
     ]
     row = {other: ONE, simplex[0]: -(ONE - sum(shares, ZERO))}
     for v, share in zip(simplex[1:], shares, strict=True):
@@ -597,7 +597,8 @@ def cpwl_network(f: Any, *, dtype: torch.dtype = torch.float64) -> nn.Sequential
                 f"f is a {type(f).__name__}; it needs to be an expression without products or a"
                 " LinearNDInterpolator of points in the plane"
             )
-        program, forms, n, *_ = interpolator_program(f, "error")
+        program = Program()
+        forms, n, *_ = interpolator_forms(program, f, "error")
     layers = network_layers(program, forms, n)
     modules: list[nn.Module] = []
     columns = n

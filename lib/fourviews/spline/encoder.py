@@ -343,21 +343,26 @@ class CompiledEncoder(nn.Module):
         )
 
 
-def _apply(affine: Affine, x: list, zero) -> list:
+def _apply(affine: Affine, x: list, zero, number) -> list:
     return [
-        sum((value * x[j] for j, value in row.items()), zero + constant)
+        sum((x[j] * number(value) for j, value in row.items()), zero + number(constant))
         for row, constant in zip(affine.rows, affine.constants, strict=True)
     ]
 
 
-def exact_layer(layer: Layer, rows: list[list], causal: bool, relu=None) -> list[list]:
-    """One block on rows of any exact ring; ``relu`` defaults to max(·, 0)."""
-    relu = (lambda value: max(value, Fraction(0))) if relu is None else relu
+def exact_layer(
+    layer: Layer,
+    rows: list[list],
+    causal: bool,
+    relu: Callable[[Any], Any] = lambda value: max(value, Fraction(0)),
+    number: Callable[[Fraction], Any] = lambda value: value,
+) -> list[list]:
+    """One block on rows of elements of any exact ring; ``number`` turns weights into elements."""
     heads, s = layer.heads, len(rows)
-    zero = rows[0][0] * 0 if rows and rows[0] else Fraction(0)
-    query = [_apply(heads.query, row, zero) for row in rows]
-    key = [_apply(heads.key, row, zero) for row in rows]
-    value = [_apply(heads.value, row, zero) for row in rows]
+    zero = rows[0][0] * 0
+    query = [_apply(heads.query, row, zero, number) for row in rows]
+    key = [_apply(heads.key, row, zero, number) for row in rows]
+    value = [_apply(heads.value, row, zero, number) for row in rows]
     out = []
     for i in range(s):
         scores = []
@@ -375,8 +380,8 @@ def exact_layer(layer: Layer, rows: list[list], causal: bool, relu=None) -> list
             sum((score * value[j][v] for j, score in scores[h].items()), zero)
             for v, h in enumerate(heads.head_of_value)
         ]
-        hidden = [relu(entry) for entry in _apply(layer.hidden, attended, zero)]
-        out.append(_apply(layer.output, hidden, zero))
+        hidden = [relu(entry) for entry in _apply(layer.hidden, attended, zero, number)]
+        out.append(_apply(layer.output, hidden, zero, number))
     return out
 
 

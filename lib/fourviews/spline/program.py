@@ -71,10 +71,12 @@ class Program:
     causal
         Whether masks hide later tokens. Then columns differ, and a head may use a product of
         query, key and value only where key or value is constant: products of three need two steps.
+    networks
+        Whether hidden neurons may compute; without, heads do all of it.
     """
 
-    def __init__(self, tokens: int = 1, *, causal: bool = False):
-        self.tokens, self.causal = tokens, causal
+    def __init__(self, tokens: int = 1, *, causal: bool = False, networks: bool = True):
+        self.tokens, self.causal, self.networks = tokens, causal, networks
         self.arity = 2 if causal and tokens > 1 else 3
         self._atoms: dict[tuple, Atom] = {}
         self._forms: dict[tuple, Form] = {}
@@ -133,7 +135,10 @@ class Program:
             return self.constant(max(form.constant, ZERO))
         if form.non_negative:
             return form
-        return self._atom("relu", (form,), None, form.token, form.time + 1, True, form.degree)
+        time = form.time + 1
+        if not self.networks and time % 2 == 0:
+            time += 1
+        return self._atom("relu", (form,), None, form.token, time, True, form.degree)
 
     def head(self, query: Form, key: Form, value: Form) -> Form:
         """relu(query · key) · value."""

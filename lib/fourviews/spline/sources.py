@@ -55,26 +55,25 @@ class Pieces:
         )
 
 
-def program_of(
-    f: Any, outside: str
-) -> tuple[Program, list[Form], int, Callable[[Tensor], Tensor] | None, float, int]:
-    """Program, outputs, features, domain, closed gaps and degree of a SciPy spline."""
+def forms_of(
+    program: Program, f: Any, outside: str
+) -> tuple[list[Form], int, Callable[[Tensor], Tensor] | None, float, int]:
+    """Outputs, number of features, domain, closed gaps and degree of a SciPy spline."""
     if isinstance(f, interpolate.BPoly):
         f = interpolate.PPoly.from_bernstein_basis(f, f.extrapolate)
     if isinstance(f, (interpolate.PPoly, interpolate.BSpline)):
         _check_outside(f.extrapolate, outside, f)
         pieces = _from_ppoly(f) if isinstance(f, interpolate.PPoly) else _from_bspline(f)
-        program = Program()
         forms, jump = piecewise(program, program.variable(0, 0), pieces, outside == "extend")
         domain = Box([float(pieces.knots[0])], [float(pieces.knots[-1])])
-        return program, forms, 1, _only(domain, outside), jump, pieces.degree
+        return forms, 1, _only(domain, outside), jump, pieces.degree
     if isinstance(f, interpolate.NdBSpline):
         _check_outside(f.extrapolate, outside, f)
-        return _tensor_product(f, outside)
+        return _tensor_product(program, f, outside)
     if isinstance(f, interpolate.LinearNDInterpolator):
-        from .cpwl import interpolator_program
+        from .cpwl import interpolator_forms
 
-        return interpolator_program(f, outside)
+        return interpolator_forms(program, f, outside)
     raise ValueError(
         f"f is a {type(f).__name__}; it needs to be a PPoly, BSpline, CubicSpline, NdBSpline,"
         " LinearNDInterpolator, an expression or an array of expressions"
@@ -288,13 +287,12 @@ def _check_continuous(pieces: Pieces, widths: list[Fraction], name: str) -> floa
 # --- tensor products ------------------------------------------------------------------------------
 
 
-def _tensor_product(f: interpolate.NdBSpline, outside: str):
+def _tensor_product(program: Program, f: interpolate.NdBSpline, outside: str):
     _check_real(np.asarray(f.c), "c")
     axes = len(f.t)
     degrees = [int(k) for k in (f.k if np.ndim(f.k) else [f.k] * axes)]
     c = np.asarray(f.c, dtype=float)
     counts = c.shape[:axes]
-    program = Program()
     factors: list[list[Form]] = []
     low, high = [], []
     for axis, k in enumerate(degrees):
@@ -325,4 +323,4 @@ def _tensor_product(f: interpolate.NdBSpline, outside: str):
             for index in np.ndindex(*counts)
         }
         outputs.append(program.contraction([factors[axis] for axis in order], weights))
-    return program, outputs, axes, _only(Box(low, high), outside), 0.0, sum(degrees)
+    return outputs, axes, _only(Box(low, high), outside), 0.0, sum(degrees)
