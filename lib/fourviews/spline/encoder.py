@@ -149,7 +149,7 @@ class _Attention(nn.Module):
             if copies:
                 out = value[:, None].expand(-1, s, -1)
             else:
-                query = module.query(flat).reshape(-1, s, n)
+                query = module.query(flat).unflatten(-1, (s, n))
                 if module.unit_key:
                     scores = torch.relu(query)
                 elif module.square:
@@ -174,9 +174,9 @@ class _Attention(nn.Module):
 
     @staticmethod
     def _all_tokens(module, flat: Tensor, s: int, n: int) -> Tensor:
-        query = module.query(flat).reshape(-1, s, n)
-        key = module.key(flat).reshape(-1, s, n)
-        value = module.value(flat).reshape(-1, s, n)
+        query = module.query(flat).unflatten(-1, (s, n))
+        key = module.key(flat).unflatten(-1, (s, n))
+        value = module.value(flat).unflatten(-1, (s, n))
         out = torch.zeros_like(value)
         for j in range(s):
             scores = torch.relu(query * key[:, j, None])
@@ -196,9 +196,9 @@ class _Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         s, n = x.shape[1:]
-        out = self.attention(x).reshape(-1, s * n)
+        out = self.attention(x).flatten(1)
         out = torch.relu(self.hidden(out))
-        return (out if self.plain else self.output(out)).reshape(-1, s, n)
+        return (out if self.plain else self.output(out)).unflatten(-1, (s, n))
 
 
 class CompiledEncoder(nn.Module):
