@@ -1,6 +1,6 @@
 """All benchmarks: `make bench`. Prints ratios, writes `_build/bench/report.txt` and plots.
 
-python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml]
+python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml] [spline]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import growth
 import heads
 import lml
 import relu
+import spline
 import vector
 from machine import describe
 
@@ -26,9 +27,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "_build" / "bench"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument(
-        "parts", nargs="*", choices=["gated", "vector", "relu", "growth", "heads", "lml", []]
-    )
+    names = ["gated", "vector", "relu", "growth", "heads", "lml", "spline"]
+    parser.add_argument("parts", nargs="*", choices=[*names, []])
     arguments = parser.parse_args()
     parts: dict[str, Callable[[], Iterable[str]]] = {
         "gated": lambda: gated.tables(arguments.quick),
@@ -37,6 +37,7 @@ def main() -> int:
         "growth": lambda: growth.tables(arguments.quick, FOLDER),
         "heads": lambda: heads.tables(arguments.quick),
         "lml": lambda: lml.tables(arguments.quick),
+        "spline": lambda: spline.tables(arguments.quick),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()

@@ -46,7 +46,6 @@ class Heads:
     token: list[int | None] = field(default_factory=list)
     gate: list[str] = field(default_factory=list)
     query_token: list[int | None] = field(default_factory=list)
-    degree: list[int] = field(default_factory=list)  # of each head's output, by rule
 
     def add(self, query, key, values, *, token, gate="key", query_token=None) -> list[int]:
         head = self.query.add(*query)
@@ -157,16 +156,25 @@ def schedule(program: Program, outputs: list[list[Form]], features: int) -> list
             made[atom.number] = new.new(atom.token, True)
         if block == blocks and not select:
             _finish(hidden, output, state, new, made, outputs[0])
-            layers.append(Layer(heads, hidden, output))
+            layers.append(_filled(heads, hidden, output))
             break
         still = [f for n, f in forms.items() if (end if n in final else used_until[n]) > step]
         for part in _carry(state, new, still, made):
             output.add(_identity(hidden, part.row, part.constant, part.non_negative))
-        layers.append(Layer(heads, hidden, output))
+        layers.append(_filled(heads, hidden, output))
         state = new
     if select:
         layers.append(_selection(state, outputs))
     return layers
+
+
+def _filled(heads: Heads, hidden: Affine, output: Affine) -> Layer:
+    """The layer; a constant function needs neither head nor neuron, but every layer has one."""
+    if not heads.token:
+        heads.add(CONSTANT_ONE, CONSTANT_ONE, [({}, ZERO)], token=0)
+    if not hidden.rows:
+        hidden.add({})
+    return Layer(heads, hidden, output)
 
 
 def _reachable(outputs):
