@@ -127,11 +127,31 @@ def test_spl_06_a_network_is_a_linear_spline():
     assert len(ends) == len(found)
 
 
+def bend(f, point, normal, step=1e-3) -> float:
+    """Jump of the derivative along ``normal`` at a point, by a second difference."""
+    x = torch.tensor(point, dtype=REAL)
+    n = step * torch.tensor(normal, dtype=REAL)
+    with torch.no_grad():
+        values = f(torch.stack([x - n, x, x + n]))
+    return float(values[0] - 2 * values[1] + values[2]) / step
+
+
 @pytest.mark.mutation("spl-06")
-def test_spl_06_one_layer_less_cannot_bend_at_a_corner():
-    """max(0, x, y) is no combination of maxima of two affine functions: it needs three arguments."""
-    terms = spline.reduce_maximum([(0, 0, 0), (1, 0, 0), (0, 1, 0)])
-    assert list(map(len, terms)) == [3]
+def test_spl_06_one_hidden_layer_less_is_not_enough_in_the_plane():
+    """With one hidden layer all bends are whole lines; those of max(0, x, y) are three rays."""
+    x, y = spline.variables(1, 2)[0]
+    f = spline.maximum(0, x, y)
+    corner = lambda z: f(z[:, None])  # noqa: E731
+    assert bend(corner, [2.0, 2.0], [1.0, -1.0]) == pytest.approx(2.0)
+    assert bend(corner, [-2.0, -2.0], [1.0, -1.0]) == pytest.approx(0.0)
+    torch.manual_seed(0)
+    shallow = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 1)).double()
+    with torch.no_grad():
+        shallow[0].weight[0] = torch.tensor([1.0, -1.0])
+        shallow[0].bias[0] = 0.0
+    along = [bend(lambda z: shallow(z)[:, 0], [t, t], [1.0, -1.0]) for t in (-7.3, 0.1, 9.7)]
+    assert along == pytest.approx([along[0]] * 3, abs=1e-8) and abs(along[0]) > 1e-3
+    assert list(map(len, spline.reduce_maximum([(0, 0, 0), (1, 0, 0), (0, 1, 0)]))) == [3]
 
 
 @pytest.mark.parametrize("n, count", [(1, 6), (2, 3), (2, 8), (3, 7)])

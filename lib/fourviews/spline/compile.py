@@ -45,7 +45,9 @@ def compile_encoder(
         ``False``: the attention computes everything, and the networks' ReLUs only occur in pairs
         :math:`z_+ - (-z)_+ = z`. That is always possible, with up to twice the blocks.
     dtype, device
-        Of the module.
+        Of the module. In float64 a spline of degree up to 5 on 50 knots errs by less than 1e-10 of
+        its largest value, commonly by 1e-14. In float32 it errs by about 1e-5: x itself, and the
+        offsets that hold the knots, have seven digits. Steep pieces of triangulations lose more.
 
     Returns
     -------

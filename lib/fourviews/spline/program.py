@@ -80,6 +80,7 @@ class Program:
         self.arity = 2 if causal and tokens > 1 else 3
         self._atoms: dict[tuple, Atom] = {}
         self._forms: dict[tuple, Form] = {}
+        self._expressions: dict[Expression, Form] = {}
         self._count = itertools.count()
 
     # --- forms
@@ -231,8 +232,7 @@ class Program:
 
     def of(self, expression: Expression) -> Form:
         """The form of a max-definable expression."""
-        done: dict[Expression, Form] = getattr(self, "_expressions", {})
-        self._expressions = done
+        done = self._expressions
         stack = [expression]
         while stack:
             node = stack[-1]
