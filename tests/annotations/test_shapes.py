@@ -13,12 +13,15 @@ import textwrap
 HOOK = """
 from jaxtyping import install_import_hook
 install_import_hook(
-    ["fourviews.convex", "fourviews.attention", "fourviews.projection", "fourviews.unrolled"],
+    [
+        "fourviews.convex", "fourviews.attention", "fourviews.projection", "fourviews.unrolled",
+        "fourviews.data.scenes", "fourviews.data.generated_scenes",
+    ],
     "beartype.beartype",
 )
 import itertools
 import torch
-from fourviews import attention, convex, projection, unrolled
+from fourviews import attention, convex, data, projection, unrolled
 """
 
 CONVEX = """
@@ -152,6 +155,17 @@ for reduction in ("none", "sum", "mean"):
 projection.topk_recall(x, labels, 2)
 for constrained in (False, True):
     projection.relation_recall(x, labels, 4, constrained=constrained)
+generator = torch.Generator().manual_seed(0)
+features, classes = torch.randn(48, 3), torch.arange(48) % 6
+group = projection.similar_classes(torch.randn(6, 2), 3)
+projection.confuse_labels(classes, group, 0.5, generator)
+noisy = projection.NoisyLabels(features, classes, features, classes, k=2)
+noisy.run(projection.topk_losses(2), rate=0.5, seed=0, decays=(0.1, 1.0), iterations=3)
+pairs = projection.Pairs.of(data.generated_scenes(12, max_objects=4))
+losses = projection.relation_losses(5)
+projection.compare_relation_losses(
+    pairs[:6], pairs[6:9], pairs[9:], losses, kinds=24, seed=0, epochs=1, width=4
+)
 """
 
 WRONG = """

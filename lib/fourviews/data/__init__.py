@@ -26,6 +26,7 @@ from .images import ImageSet
 from .imdb import imdb
 from .photo_crops import photographs
 from .pickles import UnsafePickleError
+from .pooled_features import pooled_features
 from .scenes import SceneSet
 from .sources import DataNotFoundError, Source
 from .sst2 import sst2
@@ -58,6 +59,7 @@ __all__ = [
     "image_tokens",
     "imdb",
     "photographs",
+    "pooled_features",
     "sst2",
     "tiny_imagenet",
     "tokenize",
