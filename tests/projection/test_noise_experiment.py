@@ -193,3 +193,23 @@ def test_bad_comparisons_are_refused() -> None:
         projection.NoisyLabels(X, y, X, y, group=torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match="divides 12"):
         projection.NoisyLabels(X, y, X, y, k=5)
+
+
+def test_gains_are_paired_by_seed() -> None:
+    rows = [
+        {"loss": loss, "seed": seed, "topk": value}
+        for loss, values in (("a", (0.1, 0.5, 0.3)), ("b", (0.2, 0.6, 0.5)))
+        for seed, value in enumerate(values)
+    ]
+    table = projection.gains(rows[::-1], "topk", "a")
+    assert [row[0] for row in table] == ["b", "a"]
+    mean, half = projection.paired_interval([0.2, 0.6, 0.5], [0.1, 0.5, 0.3])
+    assert table[0][1:] == pytest.approx((1.3 / 3, mean, half))
+    assert table[1][2:] == (0, 0)
+    for wrong, message in (
+        (rows + rows[:1], "twice"),
+        (rows[:-1], "other seeds for 'b'"),
+        (rows[3:], "base is 'a'; rows has b"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            projection.gains(wrong, "topk", "a")

@@ -11,7 +11,7 @@ The rest compares these losses: linear heads on fixed features with confused lab
 (:class:`Pairs`, :func:`compare_relation_losses`).
 """
 
-from .intervals import paired_interval
+from .intervals import gains, paired_interval
 from .label_noise import confuse_labels, similar_classes
 from .linear_head import LinearHead, fit_linear_head
 from .lml import LML, LMLInfo, lml, lml_logits
@@ -35,6 +35,7 @@ __all__ = [
     "confuse_labels",
     "exactly_k_marginals",
     "fit_linear_head",
+    "gains",
     "hard_topk",
     "lml",
     "lml_logits",

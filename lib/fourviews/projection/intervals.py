@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from scipy.special import stdtrit
 
-__all__ = ["paired_interval"]
+__all__ = ["gains", "paired_interval"]
 
 
 def paired_interval(
@@ -52,3 +53,48 @@ def paired_interval(
     mean = math.fsum(differences) / m
     spread = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (m - 1))
     return mean, float(stdtrit(m - 1, (1 + level) / 2)) * spread / math.sqrt(m)
+
+
+def gains(
+    rows: Iterable[Mapping[str, Any]], key: str, base: str, *, level: float = 0.95
+) -> list[tuple[str, float, float, float]]:
+    """For each loss the mean of a column, its mean gain over a base, and half of the interval.
+
+    Parameters
+    ----------
+    rows
+        Rows of a table with the columns ``loss``, ``seed`` and ``key``, one row a loss and seed.
+    key
+        The column to compare.
+    base
+        The loss that others are compared with, seed by seed.
+    level
+        As in :func:`paired_interval`.
+
+    Returns
+    -------
+    list of (str, float, float, float)
+        Loss, mean, mean gain, half of the interval, in the order of the rows; 0 and 0 for the base.
+
+    Raises
+    ------
+    ValueError
+        If a loss has other seeds than the base, or the same one twice.
+    """
+    columns: dict[str, dict[Any, float]] = {}
+    for row in rows:
+        column = columns.setdefault(row["loss"], {})
+        if row["seed"] in column:
+            raise ValueError(f"rows has {row['loss']!r} with seed {row['seed']} twice")
+        column[row["seed"]] = float(row[key])
+    if base not in columns:
+        raise ValueError(f"base is {base!r}; rows has {', '.join(columns) or 'nothing'}")
+    table = []
+    for name, column in columns.items():
+        if set(column) != set(columns[base]):
+            raise ValueError(f"rows has other seeds for {name!r} than for {base!r}")
+        seeds = list(columns[base])
+        values = [column[seed] for seed in seeds]
+        gain, half = paired_interval(values, [columns[base][seed] for seed in seeds], level=level)
+        table.append((name, math.fsum(values) / len(values), gain, half))
+    return table
