@@ -328,6 +328,29 @@ def test_the_block_fno_is_a_grouped_convolution():
     np.testing.assert_allclose(got, want.reshape(3, s, c), atol=1e-10)
 
 
+@pytest.mark.claim("cvx-20", verdict="verified")
+@pytest.mark.parametrize("grid", [(2, 3), (1, 4), (3, 3)])
+def test_the_block_diagonal_transform_is_the_grouped_convolution(grid):
+    """(27) by its definition, L[q] and W₂ block diagonal: columns of L are the folded kernels,
+    and every set of kernels is one, however many units there are."""
+    rng = np.random.default_rng(1)
+    s, d, m, c, B = grid[0] * grid[1], 4, 6, 2, 2
+    first, second = rng.standard_normal((m, s * d // B)), rng.standard_normal((m, c // B))
+    group = torch.arange(m) // (m // B)
+    L, W2 = np.zeros((s, d, m)), np.zeros((m, c))
+    for j, b in enumerate(group.tolist()):
+        L[:, b * d // B : (b + 1) * d // B, j] = first[j].reshape(s, d // B)
+        W2[j, b * c // B : (b + 1) * c // B] = second[j]
+    X = rng.standard_normal((3, s, d))
+    want = np.stack([fourier_block(x, L, np.eye(m), W2, grid) for x in X])
+    network = convex.FNONetwork(
+        torch.from_numpy(first), torch.from_numpy(second),
+        grid=grid, blocks=B, group=group, activation="relu",
+    )  # fmt: skip
+    got = network(torch.from_numpy(X)).detach().numpy()
+    np.testing.assert_allclose(got, want, atol=1e-10)
+
+
 @pytest.mark.claim("cvx-21/groups", verdict="corrected")
 def test_squared_loss_separates_the_blocks_and_each_has_its_own_norm():
     """(30) prints ‖Z‖ inside a sum over b: it must be ‖Z_b‖."""
