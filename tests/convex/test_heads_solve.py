@@ -82,7 +82,7 @@ def test_float32(name, activation, loss, pool):
     assert solution.network()(problem.X).dtype == torch.float32
 
 
-@pytest.mark.parametrize("name, activation", itertools.product(HEADS, CONVEX))
+@pytest.mark.parametrize("name, activation", list(itertools.product(HEADS, CONVEX)))
 def test_largest_beta_and_path(name, activation):
     problem = build(name, activation, n_gates=3, beta=1.0)
     top = convex.largest_beta(problem)

@@ -443,6 +443,8 @@ def test_every_head_refuses_other_precisions_and_outputs(head):
         problem.adjoint(torch.from_numpy(FOUR).float())
     with pytest.raises(ValueError, match="coefficients must be finite"):
         problem.objective(Z.double() * np.nan)
+    with pytest.raises(ValueError, match="prediction must be finite"):
+        convex.lower_bound(problem, torch.from_numpy(FOUR) * np.nan)
     net = convex.solve(problem, progress=False).network()
     with pytest.raises(ValueError, match="X must have the weights' dtype"):
         net(torch.from_numpy(FOUR).float())
