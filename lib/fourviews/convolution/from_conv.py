@@ -302,7 +302,9 @@ class ConvolutionAttention(nn.Module):
 
     def key_tokens(self, tokens: Float[Tensor, "n *grid d"]) -> Float[Tensor, "n k d"]:
         """Content of the key tokens: pixels, and behind the border zeros or reflected pixels."""
-        return self._read(tokens, [a.keys(s)[1] for a, s in zip(self.axes, tokens.shape[1:-1])])
+        return self._read(
+            tokens, [a.keys(s)[1] for a, s in zip(self.axes, tokens.shape[1:-1], strict=True)]
+        )
 
     def query_tokens(self, tokens: Float[Tensor, "n *grid d"]) -> Float[Tensor, "n q d"]:
         """Content of the queries: the pixels that they stand on, zero where they stand on none."""
