@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["apply_separable", "axis_weights"]
+__all__ = ["apply_separable", "axis_weights", "mix_separable"]
 
 # Numbers in the largest intermediate result; more heads than fit go in turns.
 _CHUNK = 2**25
@@ -66,13 +66,15 @@ def apply_separable(
             values = torch.einsum("n...d,hde->hn...e", x, weight_v[part])
         else:
             values = x.expand(weight_v[part].shape[0], *x.shape)
-        values = _mix(values, [w[part] for w in weights])
+        values = mix_separable(values, [w[part] for w in weights])
         out = out + torch.einsum("hn...e,heo->n...o", values, last[part])
     return out
 
 
-def _mix(values: Tensor, weights: list[Tensor]) -> Tensor:
-    """Weights of each axis applied in turn to ``(heads, n, *grid, e)``."""
+def mix_separable(
+    values: Float[Tensor, "heads n *grid e"], weights: list[Float[Tensor, "heads q s"]]
+) -> Float[Tensor, "heads n *out e"]:
+    """Attention that is a product over the axes, applied to each head's values axis by axis."""
     if len(weights) == 1:
         return torch.einsum("hqs,hnse->hnqe", weights[0], values)
     rows = torch.einsum("hqs,hnste->hnqte", weights[0], values)
