@@ -233,7 +233,7 @@ class ConvolutionAttention(nn.Module):
 
     # --- fast path --------------------------------------------------------------------------
 
-    def key_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q k"]]:
+    def key_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         """For each axis, the attention of each output over the key tokens along that axis.
 
         The attention over the grid is their outer product.
@@ -244,7 +244,7 @@ class ConvolutionAttention(nn.Module):
             for i, (axis, size) in enumerate(zip(self.axes, grid, strict=True))
         ]
 
-    def pixel_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q s"]]:
+    def pixel_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         """As :meth:`key_weights`, with each token's weight given to the pixel that it holds.
 
         Tokens of zeros drop out, so that rows may sum to less than one.
