@@ -120,6 +120,32 @@ def test_paths_agree_at_finite_sharpness(case: Case, alpha: float) -> None:
     assert fast.numel() == 0 or float((fast - dense).abs().max()) <= bound
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["constant", "circular", "reflect", "replicate"])
+def test_padding_of_ones_own(mode) -> None:
+    """Different before and after, as TensorFlow's «same» with a stride: F.pad, then valid."""
+    plain = conv2d(2, 3, (3, 2), stride=2, dilation=(1, 2))
+    x = randn(2, 2, 6, 7)
+    pairs = ((0, 1), (3, 2))
+    padded = nn.functional.pad(x, (3, 2, 0, 1), mode=mode)
+    border = "zeros" if mode == "constant" else mode
+    conv = conv2d(2, 3, (3, 2), stride=2, dilation=(1, 2), padding_mode=border)
+    conv.load_state_dict(plain.state_dict())
+    layer = attention_from_conv(conv, padding=pairs)
+    assert float((layer(x) - plain(padded)).abs().max()) <= TOLERANCE * scale(conv, x)
+
+    class Derived(nn.Conv2d):
+        pass
+
+    derived = Derived(1, 1, 3)
+    assert attention_from_conv(derived, padding=((0, 0), (1, 0))).out_grid((3, 2)) == (1, 1)
+    with pytest.raises(ValueError, match="conv is a Derived"):
+        attention_from_conv(derived)
+    for wrong in (((0, 0),), ((0, 0), (-1, 0)), ((0,), (1,))):
+        with pytest.raises(ValueError, match="padding is"):
+            attention_from_conv(conv, padding=wrong)
+
+
 def test_layouts() -> None:
     conv = conv2d(3, 4, (2, 3), padding=(1, 2), stride=(2, 1))
     layer, last = attention_from_conv(conv), attention_from_conv(conv, channels="last")

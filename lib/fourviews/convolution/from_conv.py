@@ -471,6 +471,7 @@ def attention_from_conv(
     alpha: float = math.inf,
     head_dim: int | None = None,
     outputs: Sequence[int] | None = None,
+    padding: Sequence[tuple[int, int]] | None = None,
     channels: Channels = "first",
 ) -> ConvolutionAttention:
     r"""Write a convolution as multi-head self-attention with the same output.
@@ -505,6 +506,10 @@ def attention_from_conv(
         D_h; min(D_in, D_out) if left out.
     outputs
         Output channels that need to be exact although ``head_dim`` is small.
+    padding
+        Pixels before and after, a pair for each axis, in place of the convolution's own: for layers
+        that pad in another way than torch does, such as TensorFlow's «same». Only then may ``conv``
+        be of a derived class.
     channels
         ``"first"`` for ``(n, d, *grid)``, ``"last"`` for ``(n, *grid, d)``. With ``"first"``, the
         layout in memory is kept too.
@@ -513,16 +518,21 @@ def attention_from_conv(
     ------
     ValueError
         If ``conv`` is no Conv1d or Conv2d, its weights are not finite, alpha is not positive,
-        head_dim is not positive, or there are more ``outputs`` than head_dim.
+        head_dim is not positive, there are more ``outputs`` than head_dim, or ``padding`` is not a
+        pair of non-negative numbers for each axis.
     """
-    if type(conv) not in (nn.Conv1d, nn.Conv2d):
-        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv1d or a Conv2d")
+    derived = padding is not None and isinstance(conv, nn.Conv1d | nn.Conv2d)
+    if not derived and type(conv) not in (nn.Conv1d, nn.Conv2d):
+        raise ValueError(
+            f"conv is a {type(conv).__name__}; it needs to be a Conv1d or a Conv2d, of a derived"
+            " class only with padding=…, since that may compute something else"
+        )
     if not alpha > 0:
         raise ValueError(f"alpha is {alpha}; it needs to be positive, infinity for the limit")
     weight = conv.weight.detach()
     if not bool(weight.isfinite().all()):
         raise ValueError("conv has weights that are not finite; all of them need to be")
-    axes = _axes(conv)
+    axes = _axes(conv, padding)
     # All entries of the kernel, row by row, each as a matrix from inputs to outputs.
     matrices = _ungrouped(weight, conv.groups).flatten(2).permute(2, 1, 0)
     offsets = torch.cartesian_prod(*(torch.tensor(axis.offsets) for axis in axes))
@@ -535,18 +545,26 @@ def attention_from_conv(
     )
 
 
-def _axes(conv: nn.Conv1d | nn.Conv2d) -> list[Axis]:
-    axes = []
-    for i, kernel in enumerate(conv.kernel_size):
-        reach = conv.dilation[i] * (kernel - 1)
-        if conv.padding == "same":
-            before, after = reach // 2, reach - reach // 2
-        else:
-            before = after = 0 if conv.padding == "valid" else conv.padding[i]
-        axes.append(
-            Axis(kernel, conv.stride[i], conv.dilation[i], before, after, conv.padding_mode)
-        )
-    return axes
+def _axes(conv: nn.Conv1d | nn.Conv2d, padding: Sequence[tuple[int, int]] | None) -> list[Axis]:
+    dims = len(conv.kernel_size)
+    if padding is not None:
+        pairs = [tuple(pair) for pair in padding]
+        if len(pairs) != dims or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+            raise ValueError(
+                f"padding is {padding}; it needs a pair of numbers, 0 or more, for each of {dims}"
+                " axes"
+            )
+    elif conv.padding == "same":
+        reach = [d * (k - 1) for d, k in zip(conv.dilation, conv.kernel_size, strict=True)]
+        pairs = [(r // 2, r - r // 2) for r in reach]
+    elif conv.padding == "valid":
+        pairs = [(0, 0)] * dims
+    else:
+        pairs = [(p, p) for p in conv.padding]
+    return [
+        Axis(conv.kernel_size[i], conv.stride[i], conv.dilation[i], *pairs[i], conv.padding_mode)
+        for i in range(dims)
+    ]
 
 
 def _ungrouped(weight: Tensor, groups: int) -> Tensor:
