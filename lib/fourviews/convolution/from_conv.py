@@ -398,9 +398,10 @@ class ConvolutionAttention(nn.Module):
         the heads' coefficients of each pixel before it takes absolute values: the largest error
         that an input in the range can cause, which :meth:`worst_case_input` attains.
 
-        Rounding: :math:`n\,\epsilon \sum_h |W^h_{val}||W^h_{out}| \max|x|` is added, where n counts
-        the terms of the sums and ε is that of the dtype.  It covers both, layer and convolution,
-        if neither is computed in a lower precision than the dtype's (as TF32 does).
+        Rounding: :math:`n\,\epsilon \sum_h |W^h_{val}||W^h_{out}| \max|x|` is added, where ε is
+        that of the dtype and n counts the terms of the sums that are not negligible.  It covers
+        both, layer and convolution, if neither is computed in a lower precision than the dtype's
+        (as TF32 does).
 
         Parameters
         ----------
@@ -432,8 +433,23 @@ class ConvolutionAttention(nn.Module):
             size = self.weight_v.abs().double() @ self.weight_o.abs().double()
             total = float(size.sum((0, 1)).max()) * max(abs(low), abs(high))
             total += 0.0 if self.bias_o is None else float(self.bias_o.abs().max())
-        terms = sum(self.weight_v.shape) + sum(grid) + 8
-        return leak + terms * torch.finfo(self.weight_v.dtype).eps * total
+        return leak + self._terms(grid) * torch.finfo(self.weight_v.dtype).eps * total
+
+    def _terms(self, grid: Sequence[int]) -> int:
+        """Number of roundings that can add up in an output.
+
+        Adding a term smaller than rounding errs by that term at most, so the pixels whose weight is
+        less than ε/size count together as one.
+        """
+        count = sum(self.weight_v.shape) + 16
+        soft = self.alpha[~self.alpha.isinf()]
+        if len(soft):
+            eps = torch.finfo(self.weight_v.dtype).eps
+            for size in grid:
+                reach = math.ceil(math.sqrt(math.log(size / eps) / float(soft.min())))
+                # Once in the softmax's sum, once in the mixing.
+                count += 2 * min(size, 2 * reach + 2)
+        return count
 
     def worst_case_input(
         self, input_range: tuple[float, float], grid: Sequence[int]
