@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -494,6 +495,22 @@ def test_clear_errors() -> None:
         conv.weight[0, 0, 0, 0] = math.nan
     with pytest.raises(ValueError, match="not finite"):
         attention_from_conv(conv)
+
+
+def test_what_the_layer_is_made_of() -> None:
+    """Every part of multi-head attention is there and can be counted, copied and stored."""
+    conv = conv2d(2, 5, (3, 2), padding=1)
+    layer = attention_from_conv(conv, alpha=3.0)
+    heads, d, e, o, p = 6, 2, 2, 5, 3
+    trained = sum(w.numel() for w in layer.parameters() if w.requires_grad)
+    frozen = sum(w.numel() for w in layer.parameters() if not w.requires_grad)
+    assert trained == heads * (d * e + e * o) + o
+    assert frozen == heads * (2 * d * p + p) + p * p
+    x = randn(1, 2, 5, 4)
+    assert torch.equal(layer.v((5, 4)), offset_query(layer.offsets, 3.0))
+    twin = attention_from_conv(conv2d(2, 5, (3, 2), padding=1, bias=True), alpha=7.0)
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin(x), layer(x)) and torch.equal(copy.deepcopy(layer)(x), layer(x))
 
 
 def test_content_leaves_the_fast_path() -> None:

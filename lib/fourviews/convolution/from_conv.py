@@ -176,7 +176,8 @@ class ConvolutionAttention(nn.Module):
         content = self._looks_at_content()
         if path == "fast" and content:
             raise ValueError(
-                "path is 'fast', but weight_q, weight_k or u is not zero: the softmax is no product"
+                "path is 'fast', but weight_q, weight_k or u looks at content, or weight_r was"
+                " changed: the softmax is no product over the axes"
             )
         if path == "dense" or content:
             out = self._dense(tokens)
@@ -191,7 +192,7 @@ class ConvolutionAttention(nn.Module):
         return self._as_given(out, x, batched)
 
     def _looks_at_content(self) -> bool:
-        # Zero queries leave u with the keys, zero keys the queries with the encoding.
+        # Some of these act only together with another one; any of them ends the shortcut.
         changed = [bool(w.count_nonzero()) for w in (self.weight_q, self.weight_k, self.u)]
         identity = torch.eye(len(self.weight_r)).to(self.weight_r)
         return any(changed) or not torch.equal(self.weight_r, identity)
@@ -419,7 +420,10 @@ class ConvolutionAttention(nn.Module):
         """
         low, high = _check_range(input_range)
         if self._looks_at_content():
-            raise ValueError("the heads look at content, so that the layer is no convolution")
+            raise ValueError(
+                "weight_q, weight_k or u looks at content, or weight_r was changed: the layer is no"
+                " convolution"
+            )
         self.out_grid(grid)
         with torch.no_grad():
             if self.hard:
