@@ -87,10 +87,11 @@ def test_tokens_have_the_scales_and_labels_that_they_say():
 def test_a_row_of_the_heads_table_certifies():
     import heads
 
-    rows = list(heads.factored(40, 6, 5, 4, {0.1: 1e-4}))
+    rows = list(heads.factored(*heads.tokens(40, 6, 5, 4), {0.1: 1e-4}))
     assert len(rows) == 1 and "β=0.1·β_max" in rows[0] and "of 1e-04 wanted" in rows[0]
     gap = float(rows[0].split("certified gap ")[1].split()[0])
     assert gap <= 1e-4
     case = heads.Case("Mixer", "linear", 6, 3, 3, 2)
-    ours, peer = heads.against_cvxpy(case, ("CLARABEL",))
+    ours, peer, fastest = heads.against_cvxpy(case, ("CLARABEL",))
     assert "not converged" not in ours and "CLARABEL" in peer and "ratio" in peer
+    assert peer.split()[1:5] == fastest.split()[1:5]
