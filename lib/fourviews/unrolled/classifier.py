@@ -1,0 +1,125 @@
+r"""Texts to classes: an unrolled Transformer, the mean of its tokens, and one linear map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from fourviews.display import progress
+
+from .transformer import UnrolledTransformer
+
+__all__ = ["TextClassifier", "train_online"]
+
+
+class TextClassifier(nn.Module):
+    r"""Logits :math:`\bar y V + b`, with :math:`\bar y` the mean of the model's output tokens.
+
+    With a model of no layers this is a bag of embeddings: logistic regression on the mean vector.
+    A text without tokens has the mean 0, so that only b speaks.
+
+    Parameters
+    ----------
+    model
+        What the tokens go through.
+    d, classes
+        Features of a token, and number of classes.  V and b start at 0: all logits are equal.
+    """
+
+    def __init__(self, model: UnrolledTransformer, d: int, classes: int = 2) -> None:
+        super().__init__()
+        for name, size in (("d", d), ("classes", classes)):
+            if size < 1:
+                raise ValueError(f"{name} is {size}; it needs to be at least 1")
+        self.model = model
+        dtype = next((p.dtype for p in model.parameters()), None)
+        self.readout = nn.Linear(d, classes, dtype=dtype)
+        nn.init.zeros_(self.readout.weight)
+        nn.init.zeros_(self.readout.bias)
+
+    def forward(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "classes"]:
+        """Logits of one text."""
+        Y = self.model(X)
+        return self.readout(Y.sum(-2) / max(Y.shape[-2], 1))
+
+    def accuracy(self, texts: Sequence[Float[Tensor, "n d"]], labels: Int64[Tensor, "m"]) -> float:
+        """Share of the texts whose largest logit is that of the label.
+
+        Raises
+        ------
+        ValueError
+            If there is no text, or not one label a text.
+        """
+        _check(texts, labels)
+        with torch.no_grad():
+            right = [int(self(X).argmax()) == int(y) for X, y in zip(texts, labels, strict=True)]
+        return sum(right) / len(right)
+
+
+def train_online(
+    classifier: TextClassifier,
+    texts: Sequence[Float[Tensor, "n d"]],
+    labels: Int64[Tensor, "m"],
+    *,
+    steps: int,
+    lr: float = 0.01,
+    seed: int = 0,
+) -> Float[Tensor, "steps"]:
+    r"""Stochastic gradient descent on the cross-entropy, one text a step.
+
+    Texts come in a random order; each order is used up before the next is drawn.  On the CPU one
+    thread is used: matrices of one text are too small to share.
+
+    Returns
+    -------
+    Float[Tensor, "steps"]
+        The loss of each step's text before the step.
+
+    Raises
+    ------
+    ValueError
+        If there is no text, not one label a text, ``steps`` is negative or ``lr`` not positive; and
+        if the loss becomes infinite or NaN, with the step's number.
+    """
+    _check(texts, labels)
+    if steps < 0:
+        raise ValueError(f"steps is {steps}; it needs to be >= 0")
+    if not 0 < lr < float("inf"):
+        raise ValueError(f"lr is {lr}; it needs to be positive and finite")
+    generator = torch.Generator().manual_seed(seed)
+    optimiser = torch.optim.SGD(classifier.parameters(), lr=lr)
+    losses, order = torch.zeros(steps), []
+    with _one_thread():
+        for step in progress(range(steps), total=steps, label="training"):
+            if not order:
+                order = torch.randperm(len(texts), generator=generator).tolist()
+            row = order.pop()
+            optimiser.zero_grad()
+            loss = nn.functional.cross_entropy(classifier(texts[row]), labels[row])
+            if not bool(torch.isfinite(loss)):
+                raise ValueError(f"the loss is {float(loss)} at step {step}; lr {lr} is too large")
+            loss.backward()
+            optimiser.step()
+            losses[step] = loss.detach()
+    return losses
+
+
+def _check(texts: Sequence[Tensor], labels: Tensor) -> None:
+    if not texts:
+        raise ValueError("texts is empty; it needs at least one text")
+    if labels.shape != (len(texts),):
+        raise ValueError(f"labels has shape {tuple(labels.shape)}; there are {len(texts)} texts")
+
+
+@contextmanager
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
