@@ -23,8 +23,10 @@ from .glove import glove
 from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
 from .imdb import imdb
+from .made_up import made_up_reviews
 from .photo_crops import photographs
 from .pickles import UnsafePickleError
+from .reviews import reviews
 from .sources import DataNotFoundError, Source
 from .sst2 import sst2
 from .texts import TextSet
@@ -52,7 +54,9 @@ __all__ = [
     "glove",
     "image_tokens",
     "imdb",
+    "made_up_reviews",
     "photographs",
+    "reviews",
     "sst2",
     "tiny_imagenet",
     "tokenize",

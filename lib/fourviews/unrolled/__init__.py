@@ -22,7 +22,7 @@ from .apollonius import Apollonius, apollonius
 from .asymmetric import asymmetric_attention, asymmetric_linear
 from .attention_energy import AttentionEnergy, attention_energy, attention_step
 from .certificate import LayerCertificate, descent_certificate
-from .classifier import TextClassifier, train_online
+from .classifier import TextClassifier, fit_readout, train_online
 from .depth import DepthRun, energies_along
 from .distances import half_squared_distances
 from .energy import Energy, Majoriser, TokenEnergy
@@ -76,6 +76,7 @@ __all__ = [
     "constant_norm",
     "descent_certificate",
     "energies_along",
+    "fit_readout",
     "half_squared_distances",
     "implicit_minimiser",
     "irls_step",

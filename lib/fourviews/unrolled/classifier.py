@@ -13,7 +13,7 @@ from fourviews.display import progress
 
 from .transformer import UnrolledTransformer
 
-__all__ = ["TextClassifier", "train_online"]
+__all__ = ["TextClassifier", "fit_readout", "train_online"]
 
 
 class TextClassifier(nn.Module):
@@ -43,8 +43,11 @@ class TextClassifier(nn.Module):
 
     def forward(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "classes"]:
         """Logits of one text."""
-        Y = self.model(X)
-        return self.readout(Y.sum(-2) / max(Y.shape[-2], 1))
+        return self.readout(self.mean(X))
+
+    def mean(self, X: Float[Tensor, "n d"]) -> Float[Tensor, "d"]:
+        """Mean token after all layers."""
+        return self.model(X).sum(-2) / max(X.shape[-2], 1)
 
     def accuracy(self, texts: Sequence[Float[Tensor, "n d"]], labels: Int64[Tensor, "m"]) -> float:
         """Share of the texts whose largest logit is that of the label.
@@ -106,6 +109,48 @@ def train_online(
             optimiser.step()
             losses[step] = loss.detach()
     return losses
+
+
+def fit_readout(
+    classifier: TextClassifier,
+    texts: Sequence[Float[Tensor, "n d"]],
+    labels: Int64[Tensor, "m"],
+    *,
+    decay: float = 1e-3,
+    steps: int = 200,
+) -> float:
+    r"""Solve for the linear map behind a model that stays as it is, and return the objective.
+
+    .. math:: \min_{V, b}\ \frac1m\sum_k \operatorname{CE}(\bar y_k V + b,\, t_k)
+              + \tfrac{\text{decay}}2\|V\|_F^2 ,
+
+    a convex problem, by L-BFGS.  With no layers it is the bag of embeddings at its best, which
+    stochastic steps only approach.
+
+    Raises
+    ------
+    ValueError
+        If there is no text, not one label a text, or ``decay`` is not positive.
+    """
+    _check(texts, labels)
+    if not 0 < decay < float("inf"):
+        raise ValueError(f"decay is {decay}; it needs to be positive and finite")
+    readout = classifier.readout
+    with torch.no_grad():
+        means = torch.stack([classifier.mean(X) for X in texts])
+    optimiser = torch.optim.LBFGS(
+        readout.parameters(), max_iter=steps, line_search_fn="strong_wolfe", tolerance_grad=1e-7
+    )
+
+    def objective() -> Tensor:
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(readout(means), labels)
+        loss = loss + 0.5 * decay * readout.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimiser.step(objective)
+    return float(objective().detach())
 
 
 def _check(texts: Sequence[Tensor], labels: Tensor) -> None:

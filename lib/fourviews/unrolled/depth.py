@@ -80,7 +80,9 @@ def energies_along(
                 raise ValueError(f"texts[{number}] is {tuple(X.shape)}; it needs (n >= 1, d)")
             values, *rest = _published(model, X) if _is_published(model) else _certified(model, X)
             rows.append((values / len(X), *rest))
-    energies, fell, by_theorem, guaranteed = (torch.stack(column) for column in zip(*rows))
+    energies, fell, by_theorem, guaranteed = (
+        torch.stack(column) for column in zip(*rows, strict=True)
+    )
     return DepthRun(torch.tensor([len(X) for X in texts]), energies, fell, by_theorem, guaranteed)
 
 
