@@ -3,7 +3,6 @@ r"""Texts to classes: an unrolled Transformer, the mean of its tokens, and one l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
 
 import torch
 from jaxtyping import Float, Int64
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from fourviews.display import progress
 
+from .threads import few_threads
 from .transformer import UnrolledTransformer
 
 __all__ = ["TextClassifier", "fit_readout", "train_online"]
@@ -58,7 +58,7 @@ class TextClassifier(nn.Module):
             If there is no text, or not one label a text.
         """
         _check(texts, labels)
-        with torch.no_grad():
+        with torch.no_grad(), few_threads(texts):
             right = [int(self(X).argmax()) == int(y) for X, y in zip(texts, labels, strict=True)]
         return sum(right) / len(right)
 
@@ -74,8 +74,8 @@ def train_online(
 ) -> Float[Tensor, "steps"]:
     r"""Stochastic gradient descent on the cross-entropy, one text a step.
 
-    Texts come in a random order; each order is used up before the next is drawn.  On the CPU one
-    thread is used: matrices of one text are too small to share.
+    Texts come in a random order; each order is used up before the next is drawn.  Short texts are
+    computed by one thread: their matrices are too small to share.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def train_online(
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.SGD(classifier.parameters(), lr=lr)
     losses, order = torch.zeros(steps), []
-    with _one_thread():
+    with few_threads(texts):
         for step in progress(range(steps), total=steps, label="training"):
             if not order:
                 order = torch.randperm(len(texts), generator=generator).tolist()
@@ -136,7 +136,7 @@ def fit_readout(
     if not 0 < decay < float("inf"):
         raise ValueError(f"decay is {decay}; it needs to be positive and finite")
     readout = classifier.readout
-    with torch.no_grad():
+    with torch.no_grad(), few_threads(texts):
         means = torch.stack([classifier.mean(X) for X in texts])
     optimiser = torch.optim.LBFGS(
         readout.parameters(), max_iter=steps, line_search_fn="strong_wolfe", tolerance_grad=1e-7
@@ -158,13 +158,3 @@ def _check(texts: Sequence[Tensor], labels: Tensor) -> None:
         raise ValueError("texts is empty; it needs at least one text")
     if labels.shape != (len(texts),):
         raise ValueError(f"labels has shape {tuple(labels.shape)}; there are {len(texts)} texts")
-
-
-@contextmanager
-def _one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

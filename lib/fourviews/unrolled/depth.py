@@ -12,6 +12,7 @@ from torch import Tensor
 from .certificate import _sizes, descent_certificate
 from .pairs import check_tokens
 from .published import PublishedTransformer
+from .threads import few_threads
 from .transformer import UnrolledTransformer
 
 __all__ = ["DepthRun", "energies_along"]
@@ -73,7 +74,7 @@ def energies_along(
     if not texts:
         raise ValueError("texts is empty; it needs at least one text")
     rows: list[tuple[Tensor, ...]] = []
-    with torch.no_grad():
+    with torch.no_grad(), few_threads(texts):
         for number, X in enumerate(texts):
             check_tokens(X, f"texts[{number}]")
             if X.ndim != 2 or not len(X):
