@@ -1,6 +1,6 @@
 """All benchmarks: `make bench`. Prints ratios, writes `_build/bench/report.txt` and plots.
 
-python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml]
+python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml] [unrolled]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import growth
 import heads
 import lml
 import relu
+import unrolled
 import vector
 from machine import describe
 
@@ -27,7 +28,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument(
-        "parts", nargs="*", choices=["gated", "vector", "relu", "growth", "heads", "lml", []]
+        "parts",
+        nargs="*",
+        choices=["gated", "vector", "relu", "growth", "heads", "lml", "unrolled", []],
     )
     arguments = parser.parse_args()
     parts: dict[str, Callable[[], Iterable[str]]] = {
@@ -37,6 +40,7 @@ def main() -> int:
         "growth": lambda: growth.tables(arguments.quick, FOLDER),
         "heads": lambda: heads.tables(arguments.quick),
         "lml": lambda: lml.tables(arguments.quick),
+        "unrolled": lambda: unrolled.tables(arguments.quick),
     }
     FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
