@@ -49,6 +49,19 @@ class TextClassifier(nn.Module):
         """Mean token after all layers."""
         return self.model(X).sum(-2) / max(X.shape[-2], 1)
 
+    def logits(self, texts: Sequence[Float[Tensor, "n d"]]) -> Float[Tensor, "m classes"]:
+        """Logits of several texts, without gradients.
+
+        Raises
+        ------
+        ValueError
+            If there is no text.
+        """
+        if not texts:
+            raise ValueError("texts is empty; it needs at least one text")
+        with torch.no_grad(), few_threads(texts):
+            return torch.stack([self(X) for X in texts])
+
     def accuracy(self, texts: Sequence[Float[Tensor, "n d"]], labels: Int64[Tensor, "m"]) -> float:
         """Share of the texts whose largest logit is that of the label.
 
@@ -58,9 +71,7 @@ class TextClassifier(nn.Module):
             If there is no text, or not one label a text.
         """
         _check(texts, labels)
-        with torch.no_grad(), few_threads(texts):
-            right = [int(self(X).argmax()) == int(y) for X, y in zip(texts, labels, strict=True)]
-        return sum(right) / len(right)
+        return float((self.logits(texts).argmax(-1) == labels).double().mean())
 
 
 def train_online(
