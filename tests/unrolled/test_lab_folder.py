@@ -55,7 +55,7 @@ def test_a_review_folder_in_the_official_layout_runs_the_lab(own_reviews, monkey
     with contextlib.redirect_stdout(said):
         exec(compile(lab_source(LAB), str(LAB), "exec"), space)
     pyplot.close("all")
-    page = said.getvalue()
+    page = " ".join(said.getvalue().split())
     assert "long: <14 texts; IMDB: the official data, unpacked, from FOURVIEWS_DATA" in page
     assert "short: <30 texts; Made-up sentences about films" in page
     assert len(space["train"]["long"][0]) == 14 and len(space["test"]["long"]) == 4

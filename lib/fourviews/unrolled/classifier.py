@@ -115,7 +115,7 @@ def train_online(
             optimiser.zero_grad()
             loss = nn.functional.cross_entropy(classifier(texts[row]), labels[row])
             if not bool(torch.isfinite(loss)):
-                raise ValueError(f"the loss is {float(loss)} at step {step}; lr {lr} is too large")
+                raise ValueError(f"the loss is {loss.item()} at step {step}; lr {lr} is too large")
             loss.backward()
             optimiser.step()
             losses[step] = loss.detach()

@@ -27,7 +27,7 @@ class DepthRun:
     lengths
         Tokens of each text.
     energies
-        Energy at the input and after each layer, divided by the text's number of tokens.  With
+        Energy at the input and after each layer (L + 1 states), divided by the text's number of tokens.  With
         ReLU it is infinite at an input that has negative entries.
     fell
         Whether the energy did not rise beyond rounding, for each text and layer.
@@ -36,10 +36,10 @@ class DepthRun:
     """
 
     lengths: Int64[Tensor, "m"]
-    energies: Float[Tensor, "m l+1"]
-    fell: Bool[Tensor, "m l"]
-    by_theorem: Bool[Tensor, "m l"]
-    guaranteed: Bool[Tensor, "m l"]
+    energies: Float[Tensor, "m states"]
+    fell: Bool[Tensor, "m layers"]
+    by_theorem: Bool[Tensor, "m layers"]
+    guaranteed: Bool[Tensor, "m layers"]
 
     @property
     def rises(self) -> int:
@@ -47,7 +47,7 @@ class DepthRun:
         return int((~self.fell).sum())
 
     @property
-    def mean(self) -> Float[Tensor, "l+1"]:
+    def mean(self) -> Float[Tensor, "states"]:
         """Mean over texts of the energy per token."""
         return self.energies.mean(0)
 
