@@ -49,7 +49,7 @@ class TextClassifier(nn.Module):
         """Mean token after all layers."""
         return self.model(X).sum(-2) / max(X.shape[-2], 1)
 
-    def logits(self, texts: Sequence[Float[Tensor, "n d"]]) -> Float[Tensor, "m classes"]:
+    def logits(self, texts: Sequence[Float[Tensor, "_ d"]]) -> Float[Tensor, "m classes"]:
         """Logits of several texts, without gradients.
 
         Raises
@@ -62,7 +62,7 @@ class TextClassifier(nn.Module):
         with torch.no_grad(), few_threads(texts):
             return torch.stack([self(X) for X in texts])
 
-    def accuracy(self, texts: Sequence[Float[Tensor, "n d"]], labels: Int64[Tensor, "m"]) -> float:
+    def accuracy(self, texts: Sequence[Float[Tensor, "_ d"]], labels: Int64[Tensor, "m"]) -> float:
         """Share of the texts whose largest logit is that of the label.
 
         Raises
@@ -76,7 +76,7 @@ class TextClassifier(nn.Module):
 
 def train_online(
     classifier: TextClassifier,
-    texts: Sequence[Float[Tensor, "n d"]],
+    texts: Sequence[Float[Tensor, "_ d"]],
     labels: Int64[Tensor, "m"],
     *,
     steps: int,
@@ -124,7 +124,7 @@ def train_online(
 
 def fit_readout(
     classifier: TextClassifier,
-    texts: Sequence[Float[Tensor, "n d"]],
+    texts: Sequence[Float[Tensor, "_ d"]],
     labels: Int64[Tensor, "m"],
     *,
     decay: float = 1e-3,

@@ -57,7 +57,7 @@ class DepthRun:
 
 
 def energies_along(
-    model: UnrolledTransformer | PublishedTransformer, texts: Sequence[Float[Tensor, "n d"]]
+    model: UnrolledTransformer | PublishedTransformer, texts: Sequence[Float[Tensor, "_ d"]]
 ) -> DepthRun:
     r"""Run a tied model on texts, one by one, without padding.
 
