@@ -126,6 +126,13 @@ for dtype, lead in itertools.product((torch.float32, torch.float64), ((), (2,)))
         model = unrolled.UnrolledTransformer(3, 2, step=step, relu=relu, anchoring=0.1, dtype=dtype)
         model(X, tokens, return_energies=True)
         [c.status() for c in unrolled.descent_certificate(model, X, tokens)]
+    theirs = unrolled.PublishedTransformer(3, 2, anchored=True, dtype=dtype)
+    texts = [randn(4, 3), randn(2, 3)]
+    theirs(X), unrolled.energies_along(theirs, texts), unrolled.energies_along(model, texts).mean
+    classifier = unrolled.TextClassifier(model, 3)
+    unrolled.train_online(classifier, texts, torch.tensor([0, 1]), steps=2)
+    unrolled.fit_readout(classifier, texts, torch.tensor([0, 1]), steps=2)
+    classifier.accuracy(texts, torch.tensor([0, 1]))
 B = randn(5, 3)
 f, g, h = unrolled.matrix_pair(randn(4, 5), W, B, B)
 unrolled.alternate(f, g, B, 0.1, 0.1, 2, relu=True).report()

@@ -24,9 +24,11 @@ from .glove import glove
 from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
 from .imdb import imdb
+from .made_up import made_up_reviews
 from .photo_crops import photographs
 from .pickles import UnsafePickleError
 from .pooled_features import pooled_features
+from .reviews import reviews
 from .scenes import SceneSet
 from .sources import DataNotFoundError, Source
 from .sst2 import sst2
@@ -58,8 +60,10 @@ __all__ = [
     "glove",
     "image_tokens",
     "imdb",
+    "made_up_reviews",
     "photographs",
     "pooled_features",
+    "reviews",
     "sst2",
     "tiny_imagenet",
     "tokenize",
