@@ -13,12 +13,18 @@ import textwrap
 HOOK = """
 from jaxtyping import install_import_hook
 install_import_hook(
-    ["fourviews.convex", "fourviews.attention", "fourviews.projection", "fourviews.unrolled"],
+    [
+        "fourviews.convex",
+        "fourviews.attention",
+        "fourviews.projection",
+        "fourviews.spline",
+        "fourviews.unrolled",
+    ],
     "beartype.beartype",
 )
 import itertools
 import torch
-from fourviews import attention, convex, projection, unrolled
+from fourviews import attention, convex, projection, spline, unrolled
 """
 
 CONVEX = """
@@ -154,6 +160,55 @@ for constrained in (False, True):
     projection.relation_recall(x, labels, 4, constrained=constrained)
 """
 
+SPLINE = """
+import numpy as np
+from scipy import interpolate
+
+X = spline.variables(2, 2)
+f = spline.maximum(X[0, 0] * X[1, 1], X[0, 1], 1) - spline.minimum(X[1, 0], 2) ** 3
+for dtype in (torch.float32, torch.float64):
+    x = torch.randn(4, 2, 2, dtype=dtype)
+    encoder = spline.compile_encoder(f, dtype=dtype)
+    decoder = spline.compile_decoder(np.array([[X[0, 0]], [f]]), dtype=dtype)
+    for module in (encoder, decoder):
+        module(x)
+        module.dense()(x)
+        module.exact([[1, 2], [3, 4]])
+        str(module.report)
+    spline.smooth(encoder, "softplus", 10.0)(x)
+    spline.smoothing_errors(encoder, x, [1.0, 10.0])
+    f(x)
+spline.degree(encoder)
+spline.measured_degree(encoder, (2, 2))
+spline.pieces(encoder, (np.zeros((2, 2)), np.ones((2, 2))))
+x, y = spline.variables(1, 2)[0]
+g = spline.maximum(x * y, x, 0)
+spline.normal_form(g).expression()([1, 2])
+spline.linear_after_veronese(g)
+spline.veronese_encoder(2, 2)
+partition = spline.SignPartition([x - y])
+spline.PiecewisePolynomial(partition, {(None,): x})([[1, 2]])
+partition.lines()
+spline.triangulation_partition(np.array([[0, 0], [1, 0], [0, 1]]), [[0, 1, 2]]).lines()
+points = np.random.default_rng(0).uniform(size=(12, 2))
+for shape in ((12,), (12, 2)):
+    flat = interpolate.LinearNDInterpolator(points, np.ones(shape))
+    spline.compile_encoder(flat)
+    spline.cpwl_network(flat)
+solid = np.random.default_rng(0).uniform(size=(9, 3))
+spline.compile_encoder(interpolate.LinearNDInterpolator(solid, solid[:, 0] ** 2))
+spline.cpwl_network(spline.maximum(x, y, x + y, 1 - x, 2 * y))
+curve = interpolate.CubicSpline(np.arange(4.0), np.ones((4, 2)))
+spline.compile_encoder(curve, outside="extend")(torch.zeros(3, 1, 1, dtype=torch.float64))
+t = np.arange(6.0)
+spline.compile_encoder(interpolate.NdBSpline((t, t), np.ones((4, 4)), 1))
+spline.network_block(attention.FeedForward(2, 3), 4)(torch.randn(4, 2))
+counter = spline.counterexample()
+one, other = spline.twin_points(np.eye(5, dtype=int).tolist(), 1)
+counter(*one), counter.max_definable_part()
+spline.product_of_positive_parts()
+"""
+
 WRONG = """
 convex.nuclear_norm(torch.randn(3))
 """
@@ -185,6 +240,11 @@ def test_shapes_of_the_unrolled_view_are_as_annotated() -> None:
 
 def test_shapes_of_projections_are_as_annotated() -> None:
     result = run(PROJECTION)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_shapes_of_the_spline_view_are_as_annotated() -> None:
+    result = run(SPLINE)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

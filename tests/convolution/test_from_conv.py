@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 
@@ -118,6 +119,32 @@ def test_paths_agree_at_finite_sharpness(case: Case, alpha: float) -> None:
         fast, dense = layer(case.x, path="fast"), layer(case.x, path="dense")
     bound = TOLERANCE * scale(case.conv, case.x)
     assert fast.numel() == 0 or float((fast - dense).abs().max()) <= bound
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mode", ["constant", "circular", "reflect", "replicate"])
+def test_padding_of_ones_own(mode) -> None:
+    """Different before and after, as TensorFlow's «same» with a stride: F.pad, then valid."""
+    plain = conv2d(2, 3, (3, 2), stride=2, dilation=(1, 2))
+    x = randn(2, 2, 6, 7)
+    pairs = ((0, 1), (3, 2))
+    padded = nn.functional.pad(x, (3, 2, 0, 1), mode=mode)
+    border = "zeros" if mode == "constant" else mode
+    conv = conv2d(2, 3, (3, 2), stride=2, dilation=(1, 2), padding_mode=border)
+    conv.load_state_dict(plain.state_dict())
+    layer = attention_from_conv(conv, padding=pairs)
+    assert float((layer(x) - plain(padded)).abs().max()) <= TOLERANCE * scale(conv, x)
+
+    class Derived(nn.Conv2d):
+        pass
+
+    derived = Derived(1, 1, 3)
+    assert attention_from_conv(derived, padding=((0, 0), (1, 0))).out_grid((3, 2)) == (1, 1)
+    with pytest.raises(ValueError, match="conv is a Derived"):
+        attention_from_conv(derived)
+    for wrong in (((0, 0),), ((0, 0), (-1, 0)), ((0,), (1,))):
+        with pytest.raises(ValueError, match="padding is"):
+            attention_from_conv(conv, padding=wrong)
 
 
 def test_layouts() -> None:
@@ -468,6 +495,22 @@ def test_clear_errors() -> None:
         conv.weight[0, 0, 0, 0] = math.nan
     with pytest.raises(ValueError, match="not finite"):
         attention_from_conv(conv)
+
+
+def test_what_the_layer_is_made_of() -> None:
+    """Every part of multi-head attention is there and can be counted, copied and stored."""
+    conv = conv2d(2, 5, (3, 2), padding=1)
+    layer = attention_from_conv(conv, alpha=3.0)
+    heads, d, e, o, p = 6, 2, 2, 5, 3
+    trained = sum(w.numel() for w in layer.parameters() if w.requires_grad)
+    frozen = sum(w.numel() for w in layer.parameters() if not w.requires_grad)
+    assert trained == heads * (d * e + e * o) + o
+    assert frozen == heads * (2 * d * p + p) + p * p
+    x = randn(1, 2, 5, 4)
+    assert torch.equal(layer.v((5, 4)), offset_query(layer.offsets, 3.0))
+    twin = attention_from_conv(conv2d(2, 5, (3, 2), padding=1, bias=True), alpha=7.0)
+    twin.load_state_dict(layer.state_dict())
+    assert torch.equal(twin(x), layer(x)) and torch.equal(copy.deepcopy(layer)(x), layer(x))
 
 
 def test_content_leaves_the_fast_path() -> None:

@@ -14,6 +14,7 @@ from fourviews.convolution import (
     ResNet,
     attention_from_conv,
     cost,
+    head_reach,
     relative_scores,
 )
 
@@ -168,6 +169,25 @@ def test_products_of_learned_places() -> None:
         assert flops(made, side) == 2 * 3 * 16 * 2 * side**3 + matrices
         full = QuadraticAttention(16, 3, covariance="full")
         assert flops(full, side) >= 2 * 3 * 16 * side**4 + matrices
+
+
+@torch.no_grad()
+def test_reach_of_heads() -> None:
+    made = layer("isotropic", heads=3)
+    made.centres.copy_(torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 2.0]]))
+    made.log_alpha.fill_(5.0)
+    inside = torch.zeros(7, 7)
+    inside[2:5, 2:5] = 1
+    maps = made.attention_maps((7, 7))
+    wanted = torch.tensor([0.0, 1.0, 8**0.5], dtype=torch.float64)
+    assert torch.allclose(head_reach(maps, queries=inside), wanted, rtol=0, atol=1e-12)
+    assert torch.equal(head_reach(maps), head_reach(maps.expand(2, *maps.shape)))
+    # On a line of two pixels, uniform attention has the mean of 0 and 1.
+    assert float(head_reach(torch.full((1, 1, 2, 1, 2), 0.5))) == 0.5
+    with pytest.raises(ValueError, match="maps has shape"):
+        head_reach(torch.zeros(1, 2, 3, 3, 2))
+    with pytest.raises(ValueError, match="queries has shape"):
+        head_reach(maps, queries=torch.zeros(7, 7))
 
 
 # --- networks ---------------------------------------------------------------------------------

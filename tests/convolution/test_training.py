@@ -80,6 +80,16 @@ def test_seeds() -> None:
     assert torch.equal(before, torch.random.get_rng_state())
 
 
+def test_lower_precision() -> None:
+    """Products in bfloat16, weights and optimizer in float32."""
+    found = run(precision="bfloat16")
+    assert found.precision == "bfloat16" and found.accuracy > 0.9
+    assert {p.dtype for p in found.network.parameters()} == {torch.float32}
+    assert found.history[0]["loss"] != run().history[0]["loss"]
+    with pytest.raises(ValueError, match="precision is"):
+        run(precision="int8")
+
+
 def test_checkpoints_of_something_else_are_refused(tmp_path) -> None:
     file = tmp_path / "run.pt"
     run(checkpoint=file, seconds=0.0)

@@ -11,7 +11,9 @@ from .encoding import leak_bound, offset_query, quadratic_encoding
 from .experiment import Result, run_cifar10
 from .factor import factor_kernel, heads_needed
 from .from_conv import ConvolutionAttention, attention_from_conv
+from .imitation import Imitation, imitate
 from .learned import ImageAttention, LearnedRelativeAttention, QuadraticAttention
+from .locality import head_reach
 from .networks import AttentionNetwork, Cost, ResNet, cost
 from .scores import ScoreTerms, absolute_scores, relative_scores
 from .training import Recipe, TrainingRun, cosine_with_warm_up, train
@@ -22,6 +24,7 @@ __all__ = [
     "ConvolutionAttention",
     "Cost",
     "ImageAttention",
+    "Imitation",
     "LearnedRelativeAttention",
     "QuadraticAttention",
     "Recipe",
@@ -34,7 +37,9 @@ __all__ = [
     "cosine_with_warm_up",
     "cost",
     "factor_kernel",
+    "head_reach",
     "heads_needed",
+    "imitate",
     "leak_bound",
     "offset_query",
     "quadratic_encoding",

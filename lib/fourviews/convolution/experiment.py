@@ -164,7 +164,7 @@ def _test_part(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _network(model: Model, sizes: _Sizes, classes: int, seed: int) -> nn.Module:
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if model == "resnet":
             return ResNet(classes=classes, **sizes.resnet)

@@ -176,7 +176,8 @@ class ConvolutionAttention(nn.Module):
         content = self._looks_at_content()
         if path == "fast" and content:
             raise ValueError(
-                "path is 'fast', but weight_q, weight_k or u is not zero: the softmax is no product"
+                "path is 'fast', but weight_q, weight_k or u looks at content, or weight_r was"
+                " changed: the softmax is no product over the axes"
             )
         if path == "dense" or content:
             out = self._dense(tokens)
@@ -191,7 +192,7 @@ class ConvolutionAttention(nn.Module):
         return self._as_given(out, x, batched)
 
     def _looks_at_content(self) -> bool:
-        # Zero queries leave u with the keys, zero keys the queries with the encoding.
+        # Some of these act only together with another one; any of them ends the shortcut.
         changed = [bool(w.count_nonzero()) for w in (self.weight_q, self.weight_k, self.u)]
         identity = torch.eye(len(self.weight_r)).to(self.weight_r)
         return any(changed) or not torch.equal(self.weight_r, identity)
@@ -233,7 +234,7 @@ class ConvolutionAttention(nn.Module):
 
     # --- fast path --------------------------------------------------------------------------
 
-    def key_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q k"]]:
+    def key_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         """For each axis, the attention of each output over the key tokens along that axis.
 
         The attention over the grid is their outer product.
@@ -244,13 +245,13 @@ class ConvolutionAttention(nn.Module):
             for i, (axis, size) in enumerate(zip(self.axes, grid, strict=True))
         ]
 
-    def pixel_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q s"]]:
+    def pixel_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         """As :meth:`key_weights`, with each token's weight given to the pixel that it holds.
 
         Tokens of zeros drop out, so that rows may sum to less than one.
         """
         return [
-            weights @ axis.fold(size, weights)
+            axis.fold(weights, size)
             for weights, axis, size in zip(self.key_weights(grid), self.axes, grid, strict=True)
         ]
 
@@ -398,9 +399,10 @@ class ConvolutionAttention(nn.Module):
         the heads' coefficients of each pixel before it takes absolute values: the largest error
         that an input in the range can cause, which :meth:`worst_case_input` attains.
 
-        Rounding: :math:`n\,\epsilon \sum_h |W^h_{val}||W^h_{out}| \max|x|` is added, where n counts
-        the terms of the sums and ε is that of the dtype.  It covers both, layer and convolution,
-        if neither is computed in a lower precision than the dtype's (as TF32 does).
+        Rounding: :math:`n\,\epsilon \sum_h |W^h_{val}||W^h_{out}| \max|x|` is added, where ε is
+        that of the dtype and n counts the terms of the sums that are not negligible.  It covers
+        both, layer and convolution, if neither is computed in a lower precision than the dtype's
+        (as TF32 does).
 
         Parameters
         ----------
@@ -418,7 +420,10 @@ class ConvolutionAttention(nn.Module):
         """
         low, high = _check_range(input_range)
         if self._looks_at_content():
-            raise ValueError("the heads look at content, so that the layer is no convolution")
+            raise ValueError(
+                "weight_q, weight_k or u looks at content, or weight_r was changed: the layer is no"
+                " convolution"
+            )
         self.out_grid(grid)
         with torch.no_grad():
             if self.hard:
@@ -432,8 +437,23 @@ class ConvolutionAttention(nn.Module):
             size = self.weight_v.abs().double() @ self.weight_o.abs().double()
             total = float(size.sum((0, 1)).max()) * max(abs(low), abs(high))
             total += 0.0 if self.bias_o is None else float(self.bias_o.abs().max())
-        terms = sum(self.weight_v.shape) + sum(grid) + 8
-        return leak + terms * torch.finfo(self.weight_v.dtype).eps * total
+        return leak + self._terms(grid) * torch.finfo(self.weight_v.dtype).eps * total
+
+    def _terms(self, grid: Sequence[int]) -> int:
+        """Number of roundings that can add up in an output.
+
+        Adding a term smaller than rounding errs by that term at most, so the pixels whose weight is
+        less than ε/size count together as one.
+        """
+        count = sum(self.weight_v.shape) + 16
+        soft = self.alpha[~self.alpha.isinf()]
+        if len(soft):
+            eps = torch.finfo(self.weight_v.dtype).eps
+            for size in grid:
+                reach = math.ceil(math.sqrt(math.log(size / eps) / float(soft.min())))
+                # Once in the softmax's sum, once in the mixing.
+                count += 2 * min(size, 2 * reach + 2)
+        return count
 
     def worst_case_input(
         self, input_range: tuple[float, float], grid: Sequence[int]
@@ -471,6 +491,7 @@ def attention_from_conv(
     alpha: float = math.inf,
     head_dim: int | None = None,
     outputs: Sequence[int] | None = None,
+    padding: Sequence[tuple[int, int]] | None = None,
     channels: Channels = "first",
 ) -> ConvolutionAttention:
     r"""Write a convolution as multi-head self-attention with the same output.
@@ -505,6 +526,10 @@ def attention_from_conv(
         D_h; min(D_in, D_out) if left out.
     outputs
         Output channels that need to be exact although ``head_dim`` is small.
+    padding
+        Pixels before and after, a pair for each axis, in place of the convolution's own: for layers
+        that pad in another way than torch does, such as TensorFlow's «same». Only then may ``conv``
+        be of a derived class.
     channels
         ``"first"`` for ``(n, d, *grid)``, ``"last"`` for ``(n, *grid, d)``. With ``"first"``, the
         layout in memory is kept too.
@@ -513,16 +538,21 @@ def attention_from_conv(
     ------
     ValueError
         If ``conv`` is no Conv1d or Conv2d, its weights are not finite, alpha is not positive,
-        head_dim is not positive, or there are more ``outputs`` than head_dim.
+        head_dim is not positive, there are more ``outputs`` than head_dim, or ``padding`` is not a
+        pair of non-negative numbers for each axis.
     """
-    if type(conv) not in (nn.Conv1d, nn.Conv2d):
-        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv1d or a Conv2d")
+    derived = padding is not None and isinstance(conv, nn.Conv1d | nn.Conv2d)
+    if not derived and type(conv) not in (nn.Conv1d, nn.Conv2d):
+        raise ValueError(
+            f"conv is a {type(conv).__name__}; it needs to be a Conv1d or a Conv2d, of a derived"
+            " class only with padding=…, since that may compute something else"
+        )
     if not alpha > 0:
         raise ValueError(f"alpha is {alpha}; it needs to be positive, infinity for the limit")
     weight = conv.weight.detach()
     if not bool(weight.isfinite().all()):
         raise ValueError("conv has weights that are not finite; all of them need to be")
-    axes = _axes(conv)
+    axes = _axes(conv, padding)
     # All entries of the kernel, row by row, each as a matrix from inputs to outputs.
     matrices = _ungrouped(weight, conv.groups).flatten(2).permute(2, 1, 0)
     offsets = torch.cartesian_prod(*(torch.tensor(axis.offsets) for axis in axes))
@@ -535,18 +565,26 @@ def attention_from_conv(
     )
 
 
-def _axes(conv: nn.Conv1d | nn.Conv2d) -> list[Axis]:
-    axes = []
-    for i, kernel in enumerate(conv.kernel_size):
-        reach = conv.dilation[i] * (kernel - 1)
-        if conv.padding == "same":
-            before, after = reach // 2, reach - reach // 2
-        else:
-            before = after = 0 if conv.padding == "valid" else conv.padding[i]
-        axes.append(
-            Axis(kernel, conv.stride[i], conv.dilation[i], before, after, conv.padding_mode)
-        )
-    return axes
+def _axes(conv: nn.Conv1d | nn.Conv2d, padding: Sequence[tuple[int, int]] | None) -> list[Axis]:
+    dims = len(conv.kernel_size)
+    if padding is not None:
+        pairs = [tuple(pair) for pair in padding]
+        if len(pairs) != dims or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+            raise ValueError(
+                f"padding is {padding}; it needs a pair of numbers, 0 or more, for each of {dims}"
+                " axes"
+            )
+    elif conv.padding == "same":
+        reach = [d * (k - 1) for d, k in zip(conv.dilation, conv.kernel_size, strict=True)]
+        pairs = [(r // 2, r - r // 2) for r in reach]
+    elif conv.padding == "valid":
+        pairs = [(0, 0)] * dims
+    else:
+        pairs = [(p, p) for p in conv.padding]
+    return [
+        Axis(conv.kernel_size[i], conv.stride[i], conv.dilation[i], *pairs[i], conv.padding_mode)
+        for i in range(dims)
+    ]
 
 
 def _ungrouped(weight: Tensor, groups: int) -> Tensor:

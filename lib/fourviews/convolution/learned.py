@@ -189,7 +189,7 @@ class QuadraticAttention(ImageAttention):
             root = math.sqrt(alpha) * torch.eye(2).expand(n_heads, 2, 2)
             self.root = nn.Parameter(root + 0.01 * torch.randn(n_heads, 2, 2))
 
-    def _axis_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q k"]]:
+    def _axis_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         return [
             torch.softmax(
                 -self.log_alpha.exp()[:, None, None]
@@ -297,7 +297,7 @@ class LearnedRelativeAttention(ImageAttention):
             self.weight_k = drawn(n_heads, d_model, d_key, std=d_model**-0.5)
             self.u = drawn(n_heads, d_key)
 
-    def _tables(self, grid: Sequence[int]) -> list[Float[Tensor, "q k e"]]:
+    def _tables(self, grid: Sequence[int]) -> list[Float[Tensor, "_ _ e"]]:
         """Encoding of each pair of rows, and of each pair of columns."""
         tables = []
         for table, size, most in zip((self.rows, self.columns), grid, self.grid, strict=True):
@@ -309,7 +309,7 @@ class LearnedRelativeAttention(ImageAttention):
             tables.append(table[at - at[:, None] + most - 1])
         return tables
 
-    def _axis_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads q k"]]:
+    def _axis_weights(self, grid: Sequence[int]) -> list[Float[Tensor, "heads _ _"]]:
         return [
             torch.softmax(torch.einsum("qke,he->hqk", table, v) / math.sqrt(self.d_key), -1)
             for table, v in zip(self._tables(grid), self.v.chunk(2, -1), strict=True)

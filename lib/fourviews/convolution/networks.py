@@ -142,7 +142,7 @@ class AttentionNetwork(nn.Module):
     @torch.no_grad()
     def attention_maps(
         self, images: Float[Tensor, "n c H W"]
-    ) -> list[Float[Tensor, "n heads h w h w"]]:
+    ) -> list[Float[Tensor, "maps heads h w h w"]]:
         """Attention of each layer; without content the same for all images, and n is 1."""
         x, maps = self.tokens(images), []
         for block in self.blocks:

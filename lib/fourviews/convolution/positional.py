@@ -33,7 +33,7 @@ def axis_weights(
 
 def apply_separable(
     x: Float[Tensor, "n *grid d"],
-    weights: list[Float[Tensor, "heads q s"]],
+    weights: list[Float[Tensor, "heads _ _"]],
     weight_v: Float[Tensor, "heads d e"],
     weight_o: Float[Tensor, "heads e o"],
 ) -> Float[Tensor, "n *out o"]:
@@ -72,7 +72,7 @@ def apply_separable(
 
 
 def mix_separable(
-    values: Float[Tensor, "heads n *grid e"], weights: list[Float[Tensor, "heads q s"]]
+    values: Float[Tensor, "heads n *grid e"], weights: list[Float[Tensor, "heads _ _"]]
 ) -> Float[Tensor, "heads n *out e"]:
     """Attention that is a product over the axes, applied to each head's values axis by axis."""
     if len(weights) == 1:

@@ -21,6 +21,7 @@ from ..display.progress import progress as progress_bar
 __all__ = ["Recipe", "TrainingRun", "cosine_with_warm_up", "train"]
 
 _Optimizer = Literal["sgd", "adamw"]
+Precision = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class TrainingRun:
     """
 
     network: nn.Module
-    history: tuple[dict[str, float], ...]
+    history: tuple[dict[str, int | float], ...]
     finished: bool
     precision: str
 
@@ -124,7 +125,7 @@ def train(
     checkpoint: Path | str | None = None,
     seconds: float | None = None,
     device: torch.device | str | None = None,
-    precision: Literal["auto", "float32"] = "auto",
+    precision: Precision = "auto",
     progress: bool | None = None,
 ) -> TrainingRun:
     """Train a classifier, or go on with it.
@@ -149,27 +150,33 @@ def train(
     device
         The GPU if there is one, if left out.
     precision
-        ``"float32"`` forbids lower precision.
+        Of matrix products: ``"auto"`` as said above, ``"float32"`` or ``"bfloat16"`` anywhere.
     progress
         As in :func:`fourviews.display.progress`.
 
     Raises
     ------
     ValueError
-        If images and labels do not fit, or the checkpoint is of another network, recipe or data.
+        If images and labels do not fit, the precision is unknown, or the checkpoint is of another
+        network, recipe or data.
     FloatingPointError
         If the loss is not finite; the checkpoint keeps the epoch before.
     """
     _check_data(train_images, train_labels, test_images, test_labels)
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     network.to(device)
-    half = _half_precision(device) if precision == "auto" else None
+    if precision not in get_args(Precision):
+        raise ValueError(f"precision is {precision!r}; it needs to be one of {get_args(Precision)}")
+    if precision == "auto":
+        half = _half_precision(device)
+    else:
+        half = torch.bfloat16 if precision == "bfloat16" else None
     steps_an_epoch = -(-len(train_images) // recipe.batch_size)
     total = recipe.epochs * steps_an_epoch
     optimizer = _optimizer(network, recipe)
     scaler = torch.amp.GradScaler(device.type, enabled=half == torch.float16)
     identity = _identity(network, recipe, train_images, train_labels)
-    history: list[dict[str, float]] = []
+    history: list[dict[str, int | float]] = []
     checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None and checkpoint.is_file():
         history = _restore(checkpoint, identity, network, optimizer, scaler, device)
@@ -357,7 +364,7 @@ def _save(
     network: nn.Module,
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
-    history: Sequence[dict[str, float]],
+    history: Sequence[dict[str, int | float]],
 ) -> None:
     state = {
         "identity": identity,
@@ -377,7 +384,7 @@ def _restore(
     optimizer: torch.optim.Optimizer,
     scaler: torch.amp.GradScaler,
     device: torch.device,
-) -> list[dict[str, float]]:
+) -> list[dict[str, int | float]]:
     state = torch.load(file, map_location=device, weights_only=True)
     for part, value in identity.items():
         if state["identity"].get(part) != value:
