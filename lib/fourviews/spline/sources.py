@@ -269,8 +269,9 @@ def _scaled(p: list[Fraction], h: Fraction) -> list[Fraction]:
 
 
 def _check_continuous(pieces: Pieces, widths: list[Fraction], name: str) -> float:
-    total = ZERO
+    totals = []
     for r, f in enumerate(pieces.coefficients):
+        total = ZERO
         for i in range(len(f) - 1):
             end, start = _value(f[i], widths[i]), f[i + 1][0]
             gap = abs(end - start)
@@ -280,8 +281,9 @@ def _check_continuous(pieces: Pieces, widths: list[Fraction], name: str) -> floa
                     f"{name} is discontinuous: output {r} jumps from {float(end)} to"
                     f" {float(start)} at {float(pieces.knots[i + 1])}"
                 )
-            total = max(total, gap) if r else total + gap
-    return float(total)
+            total += gap
+        totals.append(total)
+    return float(max(totals))
 
 
 # --- tensor products ------------------------------------------------------------------------------
