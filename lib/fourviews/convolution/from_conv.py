@@ -479,6 +479,10 @@ class ConvolutionAttention(nn.Module):
         method
             ``None`` takes ``"joint"`` unless it would be expensive.
 
+        Returns
+        -------
+        float
+
         Raises
         ------
         ValueError
@@ -531,6 +535,11 @@ class ConvolutionAttention(nn.Module):
         self, input_range: tuple[float, float], grid: Sequence[int]
     ) -> tuple[Tensor, float]:
         """An image in the range that makes the error largest, and that error, before rounding.
+
+        Parameters
+        ----------
+        input_range, grid
+            As for :meth:`error_bound`.
 
         Returns
         -------
@@ -605,12 +614,18 @@ def attention_from_conv(
         ``"first"`` for ``(n, d, *grid)``, ``"last"`` for ``(n, *grid, d)``. With ``"first"``, the
         layout in memory is kept too.
 
+    Returns
+    -------
+    ConvolutionAttention
+        In the dtype and on the device of ``conv``.
+
     Raises
     ------
     ValueError
-        If ``conv`` is no Conv1d or Conv2d, its weights are not finite, alpha is not positive,
-        head_dim is not positive, there are more ``outputs`` than head_dim, or ``padding`` is not a
-        pair of non-negative numbers for each axis.
+        If ``conv`` is no Conv1d or Conv2d, its weights or bias are not finite, alpha is not
+        positive or does not fit the weights' dtype, head_dim is not positive, there are more
+        ``outputs`` than head_dim, or ``padding`` is not a pair of non-negative whole numbers for
+        each axis.
     """
     if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real):
         raise ValueError(f"alpha is {alpha!r}; it needs to be a number")

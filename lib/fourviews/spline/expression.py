@@ -66,13 +66,13 @@ def whole_number(value: Any, name: str, least: int = 0) -> int:
     return int(value)
 
 
-def float_maker(dtype: Any) -> Callable[[Fraction], float]:
+def float_maker(dtype: Any) -> Callable[[Any], float]:
     """From exact numbers to floats, with an error where one is too large for the dtype."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise ValueError(f"dtype is {dtype!r}; it needs to be a floating-point dtype of torch")
     largest = torch.finfo(dtype).max
 
-    def convert(value: Fraction) -> float:
+    def convert(value):
         try:
             number = float(value)
         except OverflowError:

@@ -156,7 +156,13 @@ class Counterexample:
 
 
 def counterexample() -> Counterexample:
-    """The 30-variable function of Lai, Lim and Ren."""
+    """The 30-variable function of Lai, Lim and Ren.
+
+    Returns
+    -------
+    Counterexample
+        Of size 5.
+    """
     return Counterexample()
 
 
