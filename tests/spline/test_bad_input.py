@@ -62,9 +62,7 @@ _BAD = {
     "the input is 2 × 1; the encoder needs 1 × 1": lambda: spline.measured_degree(
         spline.compile_encoder(CUBIC), (2, 1)
     ),
-    "tokens of 2 numbers; a layer needs 3": lambda: spline.measured_degree(
-        nn.Linear(3, 2), (2, 2)
-    ),
+    "tokens of 2 numbers; a layer needs 3": lambda: spline.measured_degree(nn.Linear(3, 2), (2, 2)),
     "a side of shape is 0": lambda: spline.measured_degree(nn.ReLU(), (0, 1)),
     "ends are 1 × 1": lambda: spline.pieces(x, ([[0]], [[1]])),
     "segment is": lambda: spline.pieces(LINE, (1,)),
