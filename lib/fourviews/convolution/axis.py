@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -36,6 +36,20 @@ class Axis:
         nearest pixel gets the largest score.
     ``"circular"``
         The pixels alone, and offsets between query and key are taken on the circle.
+
+    Parameters
+    ----------
+    kernel, stride, dilation
+        K, s and d, 1 or more.
+    before, after
+        Padding before the first and after the last pixel, 0 or more.
+    border
+        What is padded.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range, or the border is unknown.
     """
 
     kernel: int
@@ -44,6 +58,16 @@ class Axis:
     before: int
     after: int
     border: Border
+
+    def __post_init__(self) -> None:
+        for name in ("kernel", "stride", "dilation"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it needs to be 1 or more")
+        for name in ("before", "after"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it needs to be 0 or more")
+        if self.border not in get_args(Border):
+            raise ValueError(f"border is {self.border!r}; it needs to be one of {get_args(Border)}")
 
     @property
     def centre(self) -> int:
@@ -94,15 +118,32 @@ class Axis:
     def keys(self, size: int) -> tuple[Int[Tensor, "k"], Int[Tensor, "k"]]:
         """Position of each key token, and the pixel that it holds, -1 for a token of zeros."""
         self.outputs(size)
+        first, last = self.key_range(size)
+        positions = torch.arange(first, last + 1)
+        return positions, self.pixels_at(positions, size)
+
+    def key_range(self, size: int) -> tuple[int, int]:
+        """Positions of the first and of the last key token."""
         if self.border in ("replicate", "circular"):
-            pixels = torch.arange(size)
-            return pixels, pixels
-        positions = torch.arange(-self.before, size + self.after)
+            return 0, size - 1
+        return -self.before, size - 1 + self.after
+
+    def pixels_at(self, positions: Int[Tensor, "*shape"], size: int) -> Int[Tensor, "*shape"]:
+        """The pixel of the key token nearest to each position, -1 for a token of zeros."""
+        if self.border == "circular":
+            return positions % size
+        positions = positions.clamp(*self.key_range(size))
         if self.border == "zeros":
             inside = (positions >= 0) & (positions < size)
-            return positions, torch.where(inside, positions, -1)
-        pixels = positions.abs()
-        return positions, torch.where(pixels < size, pixels, 2 * (size - 1) - pixels)
+            return torch.where(inside, positions, -1)
+        pixels = positions.abs()  # replication has no positions beyond the border any more
+        return torch.where(pixels < size, pixels, 2 * (size - 1) - pixels)
+
+    def meant(self, offsets: Float[Tensor, "heads"], size: int) -> Int[Tensor, "heads q"]:
+        """The pixel that each head means from each query, -1 for a token of zeros."""
+        # Of two equally near ones the first.
+        offsets = (offsets - 0.5).ceil().long()[:, None]
+        return self.pixels_at(self.query_positions(size).to(offsets.device) + offsets, size)
 
     def wrap(self, offset: Tensor, size: int) -> Tensor:
         """Offsets themselves, or their representatives in [-⌊size/2⌋, …) on the circle."""
@@ -111,16 +152,21 @@ class Axis:
         half = size // 2
         return torch.remainder(offset + half, size) - half
 
-    def differences(self, size: int) -> Int[Tensor, "q k"]:
-        """δ = key - query, on the circle where the border is circular."""
+    def differences(
+        self, size: int, rows: Int[Tensor, "q"] | slice = slice(None)
+    ) -> Int[Tensor, "q k"]:
+        """δ = key - query, on the circle where the border is circular; of all or some queries."""
         positions, _ = self.keys(size)
-        return self.wrap(positions - self.query_positions(size)[:, None], size)
+        return self.wrap(positions - self.query_positions(size)[rows][:, None], size)
 
     def squared_distances(
-        self, offsets: Float[Tensor, "heads"], size: int
+        self,
+        offsets: Float[Tensor, "heads"],
+        size: int,
+        rows: Int[Tensor, "q"] | slice = slice(None),
     ) -> Float[Tensor, "heads q k"]:
         """(δ - Δ)² of every key from the position that each head means."""
-        delta = self.differences(size).to(offsets)
+        delta = self.differences(size, rows).to(offsets)
         return (delta - self.wrap(offsets, size)[:, None, None]).square()
 
     def fold(self, weights: Float[Tensor, "heads q k"], size: int) -> Float[Tensor, "heads q size"]:

@@ -14,6 +14,7 @@ at least α, so that the attention tends to one pixel as α grows.  For no finit
 from __future__ import annotations
 
 import math
+import numbers
 
 import torch
 from jaxtyping import Float
@@ -29,7 +30,21 @@ def quadratic_encoding(delta: Float[Tensor, "*shape m"]) -> Float[Tensor, "*shap
     ----------
     delta
         Offsets, key minus query, m numbers each.
+
+    Returns
+    -------
+    Tensor
+        In the dtype of ``delta``, which has to hold the squares.
+
+    Raises
+    ------
+    ValueError
+        If ``delta`` is a single number, or not of floats.
     """
+    if not delta.ndim or not delta.is_floating_point():
+        raise ValueError(
+            f"delta is {delta.dtype} of shape {tuple(delta.shape)}; it needs to be floats, (…, m)"
+        )
     return torch.cat([delta.square().sum(-1, keepdim=True), delta], -1)
 
 
@@ -45,14 +60,28 @@ def offset_query(
     alpha
         Sharpness, one number or one a head.
 
+    Returns
+    -------
+    Tensor
+
     Raises
     ------
     ValueError
-        If alpha is not positive and finite.
+        If alpha is not positive and finite or does not fit, or the offsets are not floats.
     """
+    if not offsets.ndim or not offsets.is_floating_point():
+        raise ValueError(
+            f"offsets is {offsets.dtype} of shape {tuple(offsets.shape)}; it needs to be floats,"
+            " (…, m)"
+        )
     alpha = torch.as_tensor(alpha, dtype=offsets.dtype, device=offsets.device)
     if not bool(((alpha > 0) & alpha.isfinite()).all()):
         raise ValueError(f"alpha is {alpha.tolist()}; it needs to be positive and finite")
+    if alpha.ndim and alpha.shape != offsets.shape[:-1]:
+        raise ValueError(
+            f"alpha has shape {tuple(alpha.shape)}; it needs to be one number or"
+            f" {tuple(offsets.shape[:-1])}"
+        )
     alpha = alpha.expand(offsets.shape[:-1])[..., None]
     return torch.cat([-alpha, 2 * alpha * offsets], -1)
 
@@ -83,9 +112,9 @@ def leak_bound(alpha: float, dims: int = 2) -> float:
     ValueError
         If alpha is negative or NaN, or ``dims`` is not positive.
     """
-    if not alpha >= 0:
-        raise ValueError(f"alpha is {alpha}; it needs to be 0 or more")
-    if dims < 1:
+    if not isinstance(alpha, numbers.Real) or not alpha >= 0:
+        raise ValueError(f"alpha is {alpha!r}; it needs to be a number, 0 or more")
+    if not isinstance(dims, int) or dims < 1:
         raise ValueError(f"dims is {dims}; it needs to be 1 or more")
     if alpha == 0:
         return 1.0

@@ -31,12 +31,15 @@ _MOST_NUMBERS = 2e7
 _TINY = 1e-20
 
 
-def _both(layer: ConvolutionAttention, grid: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+def _both(
+    layer: ConvolutionAttention, grid: Sequence[int], rows: Sequence[Tensor] | None = None
+) -> list[tuple[Tensor, Tensor]]:
     """Weights over pixels (heads, q, s) of the layer and of its limit, axis by axis, in float64."""
     pairs = []
+    rows = [slice(None)] * len(layer.axes) if rows is None else rows
     alpha = layer.alpha.double()
     for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
-        distances = axis.squared_distances(layer.offsets[:, i].double(), size)
+        distances = axis.squared_distances(layer.offsets[:, i].double(), size, rows[i])
         limit = torch.full_like(alpha, math.inf)
         pairs.append(tuple(axis.fold(axis_weights(distances, a), size) for a in (alpha, limit)))
     if len(pairs) == 1:  # a second axis of one pixel
@@ -45,15 +48,30 @@ def _both(layer: ConvolutionAttention, grid: Sequence[int]) -> list[tuple[Tensor
     return pairs
 
 
+def _reach(layer: ConvolutionAttention) -> int:
+    """Distance from the meant pixel beyond which weights are less than rounding."""
+    soft = layer.alpha[~layer.alpha.isinf()]
+    eps = torch.finfo(torch.float64).eps
+    return math.ceil(math.sqrt(-math.log(eps / 4) / float(soft.min()))) if len(soft) else 0
+
+
+def _shortened(layer: ConvolutionAttention, grid: Sequence[int]) -> list[int]:
+    """Sides of a smaller image that has the same kinds of outputs: both borders, one inside."""
+    sides = []
+    for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
+        span = int(layer.offsets[:, i].abs().max()) + axis.before + axis.after + axis.stride
+        enough = 4 * (_reach(layer) + span + 1)
+        sides.append(size - axis.stride * max(0, (size - enough) // axis.stride))
+    return sides
+
+
 def _different_outputs(layer: ConvolutionAttention, grid: Sequence[int]) -> list[Tensor]:
     """Outputs of each axis, without those that are shifts of another one.
 
     Inside of the image, rows of the attention are shifts of each other up to weights that are less
     than rounding; around the circle exactly so.
     """
-    soft = layer.alpha[~layer.alpha.isinf()]
-    eps = torch.finfo(torch.float64).eps
-    reach = math.ceil(math.sqrt(-math.log(eps / 4) / float(soft.min()))) if len(soft) else 0
+    reach = _reach(layer)
     chosen = []
     for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
         at = axis.query_positions(size)
@@ -83,8 +101,14 @@ def _windows(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _reduced(layer: ConvolutionAttention, grid: Sequence[int]):
-    rows = _different_outputs(layer, grid)
-    pairs = [_windows(pair, row) for pair, row in zip(_both(layer, grid), rows, strict=True)]
+    """Numbers of the outputs that differ, and both weights on the pixels that they reach."""
+    short = _shortened(layer, grid)
+    rows = _different_outputs(layer, short)
+    pairs = [_windows(pair, row) for pair, row in zip(_both(layer, short), rows, strict=True)]
+    for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
+        # Behind the middle of the short image, outputs are counted from the other border.
+        left_out = axis.outputs(size) - axis.outputs(short[i])
+        rows[i] = torch.where(2 * rows[i] > axis.outputs(short[i]), rows[i] + left_out, rows[i])
     return rows, pairs
 
 
@@ -131,7 +155,7 @@ def separate_bound(
     if any(axis.border == "zeros" and (axis.before or axis.after) for axis in layer.axes):
         low, high = min(low, 0.0), max(high, 0.0)
     kept = torch.ones_like(layer.alpha, dtype=torch.float64)
-    for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
+    for i, (axis, size) in enumerate(zip(layer.axes, _shortened(layer, grid), strict=True)):
         distances = axis.squared_distances(layer.offsets[:, i].double(), size)
         kept *= axis_weights(distances, layer.alpha.double()).amax(-1).amin(-1)
     lost = (1 - kept)[:, None, None] * layer.kernel().abs().double()
@@ -144,8 +168,9 @@ def worst_input(
     """The image ``(*grid, d)`` that attains :func:`joint_bound`, and that error."""
     error, (row, column, channel), positive = _worst_output(layer, low, high, grid)
     kernel = layer.kernel().double()[..., channel]
-    (first, first_hard), (second, second_hard) = _both(layer, grid)
-    c = torch.einsum("ha,hb,hi->abi", first[:, row], second[:, column], kernel)
-    c -= torch.einsum("ha,hb,hi->abi", first_hard[:, row], second_hard[:, column], kernel)
+    rows = [torch.tensor([place]) for place in (row, column)[: len(grid)]]
+    (first, first_hard), (second, second_hard) = _both(layer, grid, rows)
+    c = torch.einsum("hqa,hqb,hi->abi", first, second, kernel)
+    c -= torch.einsum("hqa,hqb,hi->abi", first_hard, second_hard, kernel)
     image = torch.where((c > 0) == positive, high, low).to(layer.weight_v.dtype)
     return image.view(*grid, -1), error

@@ -123,6 +123,10 @@ def run_cifar10(
     **changes
         Fields of :class:`Recipe` to change.
 
+    Returns
+    -------
+    Result
+
     Raises
     ------
     ValueError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +14,18 @@ __all__ = ["factor_kernel", "heads_needed"]
 
 def _ranks(matrices: Float[Tensor, "k d o"]) -> Int[Tensor, "k"]:
     return torch.linalg.matrix_rank(matrices.double())
+
+
+def _check(matrices: Tensor, head_dim: int | None) -> None:
+    if matrices.ndim != 3 or not matrices.numel() or not matrices.is_floating_point():
+        raise ValueError(
+            f"matrices is {matrices.dtype} of shape {tuple(matrices.shape)}; it needs to be floats,"
+            " (k, d, o), at least one number"
+        )
+    if not bool(matrices.isfinite().all()):
+        raise ValueError("matrices has numbers that are not finite; all of them need to be")
+    if head_dim is not None and not (isinstance(head_dim, Integral) and head_dim >= 1):
+        raise ValueError(f"head_dim is {head_dim!r}; it needs to be a whole number, 1 or more")
 
 
 def heads_needed(matrices: Float[Tensor, "k d o"], head_dim: int) -> int:
@@ -30,13 +43,16 @@ def heads_needed(matrices: Float[Tensor, "k d o"], head_dim: int) -> int:
     head_dim
         D_h.
 
+    Returns
+    -------
+    int
+
     Raises
     ------
     ValueError
-        If ``head_dim`` is not positive.
+        If ``head_dim`` is not positive, or the matrices are empty or not finite.
     """
-    if head_dim < 1:
-        raise ValueError(f"head_dim is {head_dim}; it needs to be 1 or more")
+    _check(matrices, head_dim)
     return int((-(-_ranks(matrices) // head_dim)).sum())
 
 
@@ -45,17 +61,31 @@ def factor_kernel(
     head_dim: int | None = None,
     outputs: Sequence[int] | None = None,
 ) -> tuple[Int[Tensor, "heads"], Float[Tensor, "heads d e"], Float[Tensor, "heads e o"]]:
-    """Entry, values and output projection of each head; see :func:`heads_needed`.
+    """Heads of dimension D_h that make these matrices; see :func:`heads_needed`.
+
+    Parameters
+    ----------
+    matrices
+        W_δ of each entry of the kernel.
+    head_dim
+        D_h; the smaller side of the matrices if left out.
+    outputs
+        Columns that need to be exact with one head an entry, D_h of them at most.
+
+    Returns
+    -------
+    tuple
+        Which entry each head belongs to, its values and its output projection.
 
     Raises
     ------
     ValueError
-        If ``head_dim`` is not positive, or ``outputs`` are too many or not outputs.
+        If ``head_dim`` is not positive, ``outputs`` are too many or not outputs, or the matrices
+        are empty or not finite.
     """
+    _check(matrices, head_dim)
     k, d, o = matrices.shape
     head_dim = min(d, o) if head_dim is None else head_dim
-    if head_dim < 1:
-        raise ValueError(f"head_dim is {head_dim}; it needs to be 1 or more")
     if outputs is not None:
         return _for_outputs(matrices, head_dim, list(outputs))
     if head_dim >= min(d, o):
@@ -100,7 +130,7 @@ def _for_outputs(
         raise ValueError(
             f"outputs is {outputs}; it needs to name 1 to head_dim = {head_dim} different channels"
         )
-    if min(outputs) < 0 or max(outputs) >= o:
+    if any(not isinstance(c, Integral) or not 0 <= c < o for c in outputs):
         raise ValueError(f"outputs is {outputs}; the convolution has channels 0 to {o - 1}")
     weight_v = matrices[:, :, outputs]
     weight_o = (torch.linalg.pinv(weight_v.double()) @ matrices.double()).to(matrices.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Literal, get_args
 
@@ -20,6 +21,7 @@ from .scores import ScoreTerms, relative_scores
 __all__ = ["Channels", "ConvolutionAttention", "attention_from_conv"]
 
 Channels = Literal["first", "last"]
+_ROWS = 256  # queries of a sequence that are answered at once
 Path = Literal["auto", "fast", "dense"]
 
 
@@ -65,7 +67,13 @@ class ConvolutionAttention(nn.Module):
     weight_r
         :math:`\widehat W_{key}`, ``(e, e)``.
     offsets, alpha
-        Buffers, from which ``v`` is made.
+        Buffers, from which ``v`` is made.  Offsets stay in single precision or better whatever the
+        layer is converted to: half precision would move a head by pixels.
+
+    Raises
+    ------
+    ValueError
+        If the tensors' sizes do not fit together, or ``channels`` is unknown.
     """
 
     def __init__(
@@ -84,9 +92,10 @@ class ConvolutionAttention(nn.Module):
             raise ValueError(
                 f"channels is {channels!r}; it needs to be one of {get_args(Channels)}"
             )
+        _check_parts(axes, offsets, alpha, weight_v, weight_o, bias)
         heads, d, _ = weight_v.shape
         self.axes, self.channels = tuple(axes), channels
-        self.register_buffer("offsets", offsets)
+        self.register_buffer("offsets", offsets.to(_places_dtype(weight_v)))
         self.register_buffer("alpha", alpha)
         self.weight_v, self.weight_o = nn.Parameter(weight_v), nn.Parameter(weight_o)
         self.bias_o = None if bias is None else nn.Parameter(bias)
@@ -99,6 +108,12 @@ class ConvolutionAttention(nn.Module):
         self.weight_k = frozen(weight_v.new_zeros(heads, d, e))
         self.u = frozen(weight_v.new_zeros(heads, e))
         self.weight_r = frozen(torch.eye(e, dtype=weight_v.dtype, device=weight_v.device))
+
+    def _apply(self, fn, recurse: bool = True):
+        places = self.offsets
+        super()._apply(fn, recurse)
+        self.offsets = places.to(self.weight_v.device, _places_dtype(self.weight_v))
+        return self
 
     # --- what the layer is made of ----------------------------------------------------------
 
@@ -122,6 +137,10 @@ class ConvolutionAttention(nn.Module):
 
         On a circular axis, Δ is the representative that the encoding of this grid uses.
         """
+        return self._v(grid).to(self.weight_v.dtype)
+
+    def _v(self, grid: Sequence[int]) -> Float[Tensor, "heads e"]:
+        """As :meth:`v`, in the precision of the offsets."""
         offsets = torch.stack(
             [
                 axis.wrap(self.offsets[:, i], size)
@@ -143,8 +162,11 @@ class ConvolutionAttention(nn.Module):
         ValueError
             If the image is too small for kernel or padding.
         """
-        if len(grid) != len(self.axes):
-            raise ValueError(f"grid has {len(grid)} sides; this layer needs {len(self.axes)}")
+        sides = list(grid)
+        if len(sides) != len(self.axes):
+            raise ValueError(f"grid has {len(sides)} sides; this layer needs {len(self.axes)}")
+        if any(isinstance(s, bool) or not isinstance(s, numbers.Integral) for s in sides):
+            raise ValueError(f"grid is {sides}; it needs whole numbers")
         return tuple(axis.outputs(size) for axis, size in zip(self.axes, grid, strict=True))
 
     # --- application ------------------------------------------------------------------------
@@ -183,6 +205,8 @@ class ConvolutionAttention(nn.Module):
             out = self._dense(tokens)
         elif self.hard:
             out = self._gathered(tokens)
+        elif len(self.axes) == 1 and self._reach(tokens.shape[1]) is not None:
+            out = self._banded(tokens, self._reach(tokens.shape[1]))
         else:
             out = apply_separable(
                 tokens, self.pixel_weights(tokens.shape[1:-1]), self.weight_v, self.weight_o
@@ -241,7 +265,9 @@ class ConvolutionAttention(nn.Module):
         """
         self.out_grid(grid)
         return [
-            axis_weights(axis.squared_distances(self.offsets[:, i], size), self.alpha)
+            axis_weights(axis.squared_distances(self.offsets[:, i], size), self.alpha).to(
+                self.weight_v.dtype
+            )
             for i, (axis, size) in enumerate(zip(self.axes, grid, strict=True))
         ]
 
@@ -260,8 +286,7 @@ class ConvolutionAttention(nn.Module):
         -1 for a token of zeros."""
         index = None
         for i, (axis, size) in enumerate(zip(self.axes, grid, strict=True)):
-            nearest = axis.squared_distances(self.offsets[:, i], size).argmin(-1)
-            pixels = axis.keys(size)[1].to(nearest.device)[nearest]
+            pixels = axis.meant(self.offsets[:, i], size)
             if index is None:
                 index = pixels
             else:
@@ -287,19 +312,52 @@ class ConvolutionAttention(nn.Module):
             out = out + looked_up @ merged[part].flatten(0, 1)
         return out.unflatten(1, self.out_grid(grid))
 
+    def _reach(self, size: int) -> int | None:
+        """How far from its place a head has weights beyond rounding; None if that is not short."""
+        soft = self.alpha[~self.alpha.isinf()].double()
+        eps = torch.finfo(self.weight_v.dtype).eps
+        reach = math.ceil(math.sqrt(math.log(16 * size / eps) / float(soft.min())))
+        span = int(self.offsets.abs().max()) + self.axes[0].stride * _ROWS
+        return reach if 4 * (reach + span) < size else None
+
+    def _banded(self, tokens: Tensor, reach: int) -> Tensor:
+        """A sequence in parts, so that memory is linear in its length."""
+        axis, size = self.axes[0], tokens.shape[1]
+        offsets = self.offsets[:, 0]
+        least, most = int(offsets.min()), int(offsets.max())
+        parts = []
+        for queries in axis.query_positions(size).split(_ROWS):
+            first, last = int(queries[0]) + least, int(queries[-1]) + most
+            if axis.border != "circular":
+                low, high = axis.key_range(size)
+                first = max(low, min(max(first, low), high) - reach)
+                last = min(high, min(max(last, low), high) + reach)
+            else:
+                first, last = first - reach, last + reach
+            positions = torch.arange(first, last + 1)
+            delta = (positions - queries[:, None]).to(offsets)
+            weights = axis_weights((delta - offsets[:, None, None]).square(), self.alpha)
+            near = self._read(tokens, [axis.pixels_at(positions, size)])
+            parts.append(
+                apply_separable(near, [weights.to(tokens.dtype)], self.weight_v, self.weight_o)
+            )
+        return torch.cat(parts, 1)
+
     # --- dense path -------------------------------------------------------------------------
 
     def encoding(self, grid: Sequence[int]) -> Float[Tensor, "q k e"]:
         """r_δ for each query and key token, both row by row."""
+        return quadratic_encoding(self._delta(grid).to(self.weight_v.dtype))
+
+    def _delta(self, grid: Sequence[int]) -> Int[Tensor, "q k dims"]:
         parts = [axis.differences(size) for axis, size in zip(self.axes, grid, strict=True)]
         if len(parts) == 1:
-            delta = parts[0][..., None]
-        else:
-            rows, columns = torch.broadcast_tensors(
-                parts[0][:, None, :, None], parts[1][None, :, None, :]
-            )
-            delta = torch.stack([rows, columns], -1).flatten(2, 3).flatten(0, 1)
-        return quadratic_encoding(delta.to(self.offsets))
+            return parts[0][..., None].to(self.offsets.device)
+        rows, columns = torch.broadcast_tensors(
+            parts[0][:, None, :, None], parts[1][None, :, None, :]
+        )
+        delta = torch.stack([rows, columns], -1).flatten(2, 3).flatten(0, 1)
+        return delta.to(self.offsets.device)
 
     def key_tokens(self, tokens: Float[Tensor, "n *grid d"]) -> Float[Tensor, "n k d"]:
         """Content of the key tokens: pixels, and behind the border zeros or reflected pixels."""
@@ -347,8 +405,11 @@ class ConvolutionAttention(nn.Module):
         )
 
     def _place_scores(self, grid: Sequence[int]) -> Float[Tensor, "heads q k"]:
-        queries = self.weight_r @ self.v(grid)[..., None]
-        return (self.encoding(grid) @ queries[:, None]).squeeze(-1)
+        # ‖δ‖² and 2Δ·δ are large and nearly cancel, so that the layer's own precision may be too
+        # little to tell neighbouring pixels apart.
+        queries = self.weight_r.double() @ self._v(grid).double()[..., None]
+        encoding = quadratic_encoding(self._delta(grid).double())
+        return (encoding @ queries[:, None]).squeeze(-1)
 
     def attention_maps(self, x: Tensor) -> Float[Tensor, "n heads q k"]:
         """The full attention matrices over the key tokens, for pictures and for teaching.
@@ -361,8 +422,13 @@ class ConvolutionAttention(nn.Module):
     def _maps(self, tokens: Tensor) -> Tensor:
         place = self._place_scores(tokens.shape[1:-1])
         # The other terms are as large as the attention, so they are left out where they are zero.
-        content = self._looks_at_content()
-        soft = torch.softmax(self._scores(tokens).total if content else place, -1)
+        scores = place
+        if self._looks_at_content():
+            terms = self._scores(tokens)
+            scores = place + (
+                terms.content_content + terms.content_position + terms.position_content
+            )
+        soft = torch.softmax(scores, -1).to(self.weight_v.dtype)
         soft = soft.expand(len(tokens), *soft.shape[-3:])
         limit = self.alpha.isinf()[:, None, None]
         if not bool(limit.any()):
@@ -413,27 +479,25 @@ class ConvolutionAttention(nn.Module):
         method
             ``None`` takes ``"joint"`` unless it would be expensive.
 
+        Returns
+        -------
+        float
+
         Raises
         ------
         ValueError
             If the range or the grid does not fit, or the heads look at content.
         """
-        low, high = _check_range(input_range)
-        if self._looks_at_content():
-            raise ValueError(
-                "weight_q, weight_k or u looks at content, or weight_r was changed: the layer is no"
-                " convolution"
-            )
-        self.out_grid(grid)
+        if method not in (None, "joint", "heads"):
+            raise ValueError(f"method is {method!r}; it needs to be 'joint', 'heads' or None")
+        low, high = self._check_bounded(input_range, grid)
         with torch.no_grad():
             if self.hard:
                 leak = 0.0
             elif method == "heads" or (method is None and not affordable(self, grid)):
                 leak = separate_bound(self, low, high, grid)
-            elif method in (None, "joint"):
-                leak = joint_bound(self, low, high, grid)
             else:
-                raise ValueError(f"method is {method!r}; it needs to be 'joint', 'heads' or None")
+                leak = joint_bound(self, low, high, grid)
             size = self.weight_v.abs().double() @ self.weight_o.abs().double()
             total = float(size.sum((0, 1)).max()) * max(abs(low), abs(high))
             total += 0.0 if self.bias_o is None else float(self.bias_o.abs().max())
@@ -455,10 +519,27 @@ class ConvolutionAttention(nn.Module):
                 count += 2 * min(size, 2 * reach + 2)
         return count
 
+    def _check_bounded(
+        self, input_range: tuple[float, float], grid: Sequence[int]
+    ) -> tuple[float, float]:
+        low, high = _check_range(input_range)
+        if self._looks_at_content():
+            raise ValueError(
+                "weight_q, weight_k or u looks at content, or weight_r was changed: the layer is no"
+                " convolution"
+            )
+        self.out_grid(grid)
+        return low, high
+
     def worst_case_input(
         self, input_range: tuple[float, float], grid: Sequence[int]
     ) -> tuple[Tensor, float]:
         """An image in the range that makes the error largest, and that error, before rounding.
+
+        Parameters
+        ----------
+        input_range, grid
+            As for :meth:`error_bound`.
 
         Returns
         -------
@@ -470,8 +551,7 @@ class ConvolutionAttention(nn.Module):
         ValueError
             As :meth:`error_bound`.
         """
-        low, high = _check_range(input_range)
-        self.out_grid(grid)
+        low, high = self._check_bounded(input_range, grid)
         with torch.no_grad():
             image, error = worst_input(self, low, high, grid)
         return (image.movedim(-1, 0) if self.channels == "first" else image), error
@@ -534,13 +614,21 @@ def attention_from_conv(
         ``"first"`` for ``(n, d, *grid)``, ``"last"`` for ``(n, *grid, d)``. With ``"first"``, the
         layout in memory is kept too.
 
+    Returns
+    -------
+    ConvolutionAttention
+        In the dtype and on the device of ``conv``.
+
     Raises
     ------
     ValueError
-        If ``conv`` is no Conv1d or Conv2d, its weights are not finite, alpha is not positive,
-        head_dim is not positive, there are more ``outputs`` than head_dim, or ``padding`` is not a
-        pair of non-negative numbers for each axis.
+        If ``conv`` is no Conv1d or Conv2d, its weights or bias are not finite, alpha is not
+        positive or does not fit the weights' dtype, head_dim is not positive, there are more
+        ``outputs`` than head_dim, or ``padding`` is not a pair of non-negative whole numbers for
+        each axis.
     """
+    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real):
+        raise ValueError(f"alpha is {alpha!r}; it needs to be a number")
     derived = padding is not None and isinstance(conv, nn.Conv1d | nn.Conv2d)
     if not derived and type(conv) not in (nn.Conv1d, nn.Conv2d):
         raise ValueError(
@@ -550,29 +638,41 @@ def attention_from_conv(
     if not alpha > 0:
         raise ValueError(f"alpha is {alpha}; it needs to be positive, infinity for the limit")
     weight = conv.weight.detach()
-    if not bool(weight.isfinite().all()):
-        raise ValueError("conv has weights that are not finite; all of them need to be")
+    if not weight.is_floating_point():
+        raise ValueError(f"conv has weights of {weight.dtype}; they need to be real floats")
+    for name, tensor in (("weights", weight), ("a bias", conv.bias)):
+        if tensor is not None and not bool(tensor.isfinite().all()):
+            raise ValueError(f"conv has {name} not finite; all of its numbers need to be")
+    limits = torch.finfo(weight.dtype)
+    if math.isfinite(alpha) and not limits.smallest_normal <= alpha <= limits.max:
+        raise ValueError(
+            f"alpha is {alpha}; in {weight.dtype} it needs to lie between"
+            f" {limits.smallest_normal} and {limits.max}, or to be infinity"
+        )
     axes = _axes(conv, padding)
     # All entries of the kernel, row by row, each as a matrix from inputs to outputs.
     matrices = _ungrouped(weight, conv.groups).flatten(2).permute(2, 1, 0)
     offsets = torch.cartesian_prod(*(torch.tensor(axis.offsets) for axis in axes))
-    offsets = offsets.view(len(matrices), len(axes)).to(matrices)
+    offsets = offsets.view(len(matrices), len(axes)).to(weight.device)
     which, weight_v, weight_o = factor_kernel(matrices, head_dim, outputs)
     sharpness = torch.full((len(which),), alpha, dtype=weight.dtype, device=weight.device)
     bias = None if conv.bias is None else conv.bias.detach().clone()
     return ConvolutionAttention(
-        axes, offsets[which], sharpness, weight_v, weight_o, bias, channels=channels
+        axes, offsets[which].double(), sharpness, weight_v, weight_o, bias, channels=channels
     )
 
 
 def _axes(conv: nn.Conv1d | nn.Conv2d, padding: Sequence[tuple[int, int]] | None) -> list[Axis]:
     dims = len(conv.kernel_size)
     if padding is not None:
-        pairs = [tuple(pair) for pair in padding]
-        if len(pairs) != dims or any(len(pair) != 2 or min(pair) < 0 for pair in pairs):
+        pairs = [tuple(pair) if isinstance(pair, Sequence) else () for pair in padding]
+        whole = all(
+            isinstance(side, numbers.Integral) and side >= 0 for pair in pairs for side in pair
+        )
+        if len(pairs) != dims or any(len(pair) != 2 for pair in pairs) or not whole:
             raise ValueError(
-                f"padding is {padding}; it needs a pair of numbers, 0 or more, for each of {dims}"
-                " axes"
+                f"padding is {padding}; it needs a pair of whole numbers, 0 or more, for each of"
+                f" {dims} axes"
             )
     elif conv.padding == "same":
         reach = [d * (k - 1) for d, k in zip(conv.dilation, conv.kernel_size, strict=True)]
@@ -596,8 +696,38 @@ def _ungrouped(weight: Tensor, groups: int) -> Tensor:
     return full.flatten(2, 3).flatten(0, 1)
 
 
+def _places_dtype(weight: Tensor) -> torch.dtype:
+    return torch.promote_types(weight.dtype, torch.float32)
+
+
+def _check_parts(
+    axes: Sequence[Axis],
+    offsets: Tensor,
+    alpha: Tensor,
+    weight_v: Tensor,
+    weight_o: Tensor,
+    bias: Tensor | None,
+) -> None:
+    heads, _, e = weight_v.shape
+    needed = {
+        "offsets": (offsets, (heads, len(axes))),
+        "alpha": (alpha, (heads,)),
+        "weight_o": (weight_o, (heads, e, weight_o.shape[-1])),
+    }
+    if bias is not None:
+        needed["bias"] = (bias, weight_o.shape[-1:])
+    for name, (tensor, shape) in needed.items():
+        if tuple(tensor.shape) != tuple(shape):
+            raise ValueError(f"{name} has shape {tuple(tensor.shape)}; it needs {tuple(shape)}")
+    if len(axes) not in (1, 2):
+        raise ValueError(f"axes has {len(axes)} entries; it needs one or two")
+
+
 def _check_range(input_range: tuple[float, float]) -> tuple[float, float]:
-    low, high = (float(value) for value in input_range)
+    try:
+        low, high = (float(value) for value in input_range)
+    except (TypeError, ValueError):
+        raise ValueError(f"input_range is {input_range!r}; it needs two numbers") from None
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ValueError(f"input_range is {input_range}; it needs two finite numbers in order")
     return low, high

@@ -72,11 +72,28 @@ def imitate(
     seed
         Of the start and of the images.
 
+    Returns
+    -------
+    Imitation
+
     Raises
     ------
     ValueError
-        If the convolution changes the size of an image.
+        If ``conv`` is no Conv2d or changes the size of an image, a number is out of its range, or
+        the images do not fit.
     """
+    if not isinstance(conv, nn.Conv2d):
+        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv2d")
+    for name, value, least in (("steps", steps, 0), ("side", side, 1), ("batch", batch, 1)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it needs to be {least} or more")
+    if images is not None and (
+        images.ndim != 4 or not images.numel() or images.shape[1] != conv.in_channels
+    ):
+        raise ValueError(
+            f"images has shape {tuple(images.shape)}; it needs to be (n, {conv.in_channels}, H, W),"
+            " one image or more"
+        )
     heads = conv.weight[0, 0].numel() if heads is None else heads
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

@@ -56,10 +56,10 @@ class ImageAttention(nn.Module):
         super().__init__()
         d_out = d_model if d_out is None else d_out
         for name, size in (("d_model", d_model), ("n_heads", n_heads), ("d_out", d_out)):
-            if size < 1:
-                raise ValueError(f"{name} is {size}; it needs to be 1 or more")
-        if head_dim is not None and head_dim < 1:
-            raise ValueError(f"head_dim is {head_dim}; it needs to be 1 or more")
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} is {size}; it needs to be a whole number, 1 or more")
+        if head_dim is not None and (not isinstance(head_dim, int) or head_dim < 1):
+            raise ValueError(f"head_dim is {head_dim}; it needs to be a whole number, 1 or more")
         width = d_model if head_dim is None else head_dim
         self.d_model = d_model
         self.weight_v = (
@@ -78,6 +78,12 @@ class ImageAttention(nn.Module):
         return self.weight_o.shape[0]
 
     def _check(self, x: Tensor) -> None:
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"x is {got}; it needs to be a tensor of floats")
+        # Under autocast, layers before this one leave their own dtype.
+        if x.dtype != self.weight_o.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(f"x is {x.dtype}; the layer is {self.weight_o.dtype}")
         if x.ndim != 4 or x.shape[-1] != self.d_model:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; it needs to be (n, H, W, {self.d_model})"
@@ -112,7 +118,9 @@ class ImageAttention(nn.Module):
             If ``keep`` is empty or names a head that there is not, or one twice.
         """
         keep = list(keep)
-        if not keep or len(set(keep)) < len(keep) or not set(keep) <= set(range(self.n_heads)):
+        whole = all(isinstance(head, int) and not isinstance(head, bool) for head in keep)
+        known = whole and set(keep) <= set(range(self.n_heads))
+        if not keep or not known or len(set(keep)) < len(keep):
             raise ValueError(
                 f"keep is {keep}; it needs different heads from 0 to {self.n_heads - 1}"
             )
@@ -160,7 +168,7 @@ class QuadraticAttention(ImageAttention):
     Raises
     ------
     ValueError
-        If a size or alpha is not positive, or the covariance is unknown.
+        If a size or alpha is not positive, centre_std negative, or the covariance unknown.
     """
 
     def __init__(
@@ -181,6 +189,8 @@ class QuadraticAttention(ImageAttention):
             )
         if not 0 < alpha < math.inf:
             raise ValueError(f"alpha is {alpha}; it needs to be positive and finite")
+        if not 0 <= centre_std < math.inf:
+            raise ValueError(f"centre_std is {centre_std}; it needs to be 0 or more, and finite")
         self.covariance = covariance
         self.centres = nn.Parameter(centre_std * torch.randn(n_heads, 2))
         if covariance == "isotropic":
@@ -280,8 +290,8 @@ class LearnedRelativeAttention(ImageAttention):
         d_key: int = 64,
     ):
         super().__init__(d_model, n_heads, d_out=d_out, head_dim=head_dim)
-        if len(grid) != 2 or min(grid) < 1:
-            raise ValueError(f"grid is {tuple(grid)}; it needs to be a height and a width")
+        if not isinstance(grid, Sequence) or len(grid) != 2 or min(grid) < 1:
+            raise ValueError(f"grid is {grid}; it needs to be a height and a width")
         if d_key < 2 or d_key % 2:
             raise ValueError(f"d_key is {d_key}; it needs to be even: a half for rows and columns")
         self.grid, self.content, self.d_key = tuple(grid), content, d_key

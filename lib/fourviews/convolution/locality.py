@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -28,11 +30,18 @@ def head_reach(
     queries
         Weights of the queries; all the same if left out.
 
+    Returns
+    -------
+    Tensor
+        One distance a head.
+
     Raises
     ------
     ValueError
-        If the maps are not square, or weights of queries do not fit.
+        If the maps are not square or not floats, or weights of queries do not fit or are negative.
     """
+    if not maps.is_floating_point():
+        raise ValueError(f"maps is {maps.dtype}; it needs to be floats")
     if maps.ndim < 5 or maps.shape[-4:-2] != maps.shape[-2:]:
         raise ValueError(
             f"maps has shape {tuple(maps.shape)}; it needs to be (..., heads, h, w, h, w)"
@@ -40,10 +49,11 @@ def head_reach(
     h, w = maps.shape[-2:]
     if queries is None:
         queries = maps.new_ones(h, w)
-    if queries.shape != (h, w) or not float(queries.sum()) > 0:
+    fits = queries.shape == (h, w) and bool((queries >= 0).all())
+    if not fits or not 0 < float(queries.sum()) < math.inf:
         raise ValueError(
             f"queries has shape {tuple(queries.shape)} and sum {float(queries.sum())}; it needs"
-            f" ({h}, {w}) and a positive sum"
+            f" ({h}, {w}), no negative numbers and a positive sum"
         )
     rows, columns = (torch.arange(n, dtype=maps.dtype, device=maps.device) for n in (h, w))
     distance = torch.hypot(

@@ -87,8 +87,11 @@ class AttentionNetwork(nn.Module):
             )
         if patch < 1 or any(side < 1 or side % patch for side in grid):
             raise ValueError(f"patch is {patch}; it needs to divide the grid {tuple(grid)}")
-        if layers < 1:
-            raise ValueError(f"layers is {layers}; it needs to be 1 or more")
+        sizes = {"layers": layers, "heads": heads, "hidden": hidden, "classes": classes}
+        sizes |= {"channels": channels, "intermediate": intermediate}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} is {size}; it needs to be 1 or more")
         tokens = tuple(side // patch for side in grid)
 
         def attention() -> ImageAttention:
@@ -129,6 +132,11 @@ class AttentionNetwork(nn.Module):
                 f"images has shape {tuple(images.shape)}; it needs to be"
                 f" (n, {self.channels}, {self.grid[0]}, {self.grid[1]})"
             )
+        if not images.is_floating_point():
+            raise ValueError(f"images is {images.dtype}; it needs to be floats")
+        if not len(images):  # torch cannot unshuffle no image
+            h, w = (side // self.patch for side in self.grid)
+            return self.embed(images.new_zeros(0, h, w, self.embed.in_features))
         squares = nn.functional.pixel_unshuffle(images, self.patch)
         return self.embed(squares.movedim(1, -1))
 
@@ -205,9 +213,10 @@ class ResNet(nn.Module):
         blocks: Sequence[int] = (2, 2, 2, 2),
     ):
         super().__init__()
-        if width < 1 or not blocks or min(blocks) < 1:
+        if min(width, classes, channels) < 1 or not blocks or min(blocks) < 1:
             raise ValueError(
-                f"width is {width}, blocks is {tuple(blocks)}; all need to be positive"
+                f"width is {width}, blocks is {tuple(blocks)}, classes is {classes}, channels is"
+                f" {channels}; all need to be positive"
             )
         parts: list[nn.Module] = [
             nn.Conv2d(channels, width, 3, 1, 1, bias=False),
@@ -240,11 +249,25 @@ def cost(network: nn.Module, images: Tensor) -> Cost:
 
     Counted by ``torch.utils.flop_counter``: convolutions and matrix products, a multiplication and
     an addition each as one operation; softmax, normalisation and the like are left out.
+
+    Parameters
+    ----------
+    network
+        Any; it is left in the mode in which it was.
+    images
+        A batch for it; its size multiplies the operations.
+
+    Returns
+    -------
+    Cost
     """
-    training = network.training
+    modes = [(module, module.training) for module in network.modules()]
     network.eval()
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        network(images)
-    network.train(training)
+    try:
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            network(images)
+    finally:
+        for module, training in modes:
+            module.training = training
     parameters = sum(p.numel() for p in network.parameters() if p.requires_grad)
     return Cost(parameters, counter.get_total_flops())

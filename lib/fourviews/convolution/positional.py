@@ -22,7 +22,7 @@ def axis_weights(
 
     α = ∞ means the limit: weight one on the nearest key, shared among equally near ones.
     """
-    hard = alpha.isinf()
+    hard, alpha = alpha.isinf(), alpha.to(squared_distances)
     soft = torch.softmax(-alpha.masked_fill(hard, 1.0)[:, None, None] * squared_distances, -1)
     if not bool(hard.any()):
         return soft

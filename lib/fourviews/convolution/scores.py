@@ -57,6 +57,7 @@ def absolute_scores(
         )
     _check_features("weight_q", weight_q, x)
     _check_features("weight_k", weight_k, x)
+    _check_keys(weight_q, weight_k)
     qx, qp = x @ weight_q, positions @ weight_q
     kx, kp = x @ weight_k, positions @ weight_k
     return ScoreTerms(qx @ kx.mT, qx @ kp.mT, qp @ kx.mT, qp @ kp.mT)
@@ -93,6 +94,10 @@ def relative_scores(
     u, v
         What stands for the query's place.
 
+    Returns
+    -------
+    ScoreTerms
+
     Raises
     ------
     ValueError
@@ -107,6 +112,11 @@ def relative_scores(
     _check_features("weight_q", weight_q, queries)
     _check_features("weight_k", weight_k, keys)
     _check_features("weight_r", weight_r, encoding)
+    _check_keys(weight_q, weight_k)
+    if weight_r.shape[-1] != weight_q.shape[-1]:
+        raise ValueError(
+            f"weight_r makes {weight_r.shape[-1]} features; weight_q makes {weight_q.shape[-1]}"
+        )
     for name, vector in (("u", u), ("v", v)):
         if vector.shape[-1] != weight_q.shape[-1]:
             raise ValueError(
@@ -122,6 +132,14 @@ def relative_scores(
         (k @ u[..., None]).mT,
         (encoding @ (weight_r @ v[..., None])[..., None, :, :]).squeeze(-1),
     )
+
+
+def _check_keys(weight_q: Tensor, weight_k: Tensor) -> None:
+    if weight_q.shape[-1] != weight_k.shape[-1]:
+        raise ValueError(
+            f"weight_q makes {weight_q.shape[-1]} features, weight_k {weight_k.shape[-1]}; they need"
+            " the same number"
+        )
 
 
 def _check_features(name: str, weight: Tensor, x: Tensor) -> None:

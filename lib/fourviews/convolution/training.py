@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -62,8 +63,15 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it needs to be 1 or more")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} is {value}; it needs to be a whole number, 1 or more")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum is {self.momentum}; it needs to lie in [0, 1)")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay is {self.weight_decay}; it needs to be 0 or more")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"clip is {self.clip}; it needs to be positive, or None")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; it needs to be positive")
         if not 0 <= self.warm_up < 1:
@@ -79,7 +87,28 @@ def cosine_with_warm_up(step: int, steps: int, warm_up: float) -> float:
 
     With w = warm_up · steps, :math:`(t + 1)/w` for t < w, else
     :math:`\tfrac12\left(1 + \cos\pi\frac{t - w}{T - w}\right)`, at most 1.
+
+    Parameters
+    ----------
+    step, steps
+        t and T, 0 ≤ t ≤ T.
+    warm_up
+        Part of the steps that rises, in [0, 1).
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
     """
+    if not 0 <= step <= steps or steps < 1 or not 0 <= warm_up < 1:
+        raise ValueError(
+            f"step is {step}, steps is {steps}, warm_up is {warm_up}; it needs 0 ≤ step ≤ steps,"
+            " 1 ≤ steps and 0 ≤ warm_up < 1"
+        )
     rising = warm_up * steps
     if step < rising:
         return min(1.0, (step + 1) / rising)
@@ -154,11 +183,15 @@ def train(
     progress
         As in :func:`fourviews.display.progress`.
 
+    Returns
+    -------
+    TrainingRun
+
     Raises
     ------
     ValueError
-        If images and labels do not fit, the precision is unknown, or the checkpoint is of another
-        network, recipe or data.
+        If images, labels and scores do not fit, the precision is unknown, or the checkpoint is
+        none, or of another network, recipe or data.
     FloatingPointError
         If the loss is not finite; the checkpoint keeps the epoch before.
     """
@@ -175,7 +208,8 @@ def train(
     total = recipe.epochs * steps_an_epoch
     optimizer = _optimizer(network, recipe)
     scaler = torch.amp.GradScaler(device.type, enabled=half == torch.float16)
-    identity = _identity(network, recipe, train_images, train_labels)
+    data = (train_images, train_labels, test_images, test_labels)
+    identity = _identity(network, recipe, data)
     history: list[dict[str, int | float]] = []
     checkpoint = None if checkpoint is None else Path(checkpoint)
     if checkpoint is not None and checkpoint.is_file():
@@ -214,6 +248,8 @@ def train(
                     x = _augmented(x, generator) if recipe.augment else x
                     with autocast():
                         scores = network(prepared(x))
+                        if not number and epoch == epochs[0]:
+                            _check_classes(scores, train_labels, test_labels)
                         loss = nn.functional.cross_entropy(scores.float(), y)
                     optimizer.zero_grad(set_to_none=True)
                     scaler.scale(loss).backward()
@@ -274,11 +310,21 @@ def _check_data(images: Tensor, labels: Tensor, test_images: Tensor, test_labels
                 f"{name}_images is {x.dtype} of shape {tuple(x.shape)}; it needs to be uint8,"
                 " (n, h, w, c)"
             )
+        if y.ndim != 1 or y.is_floating_point() or (y < 0).any():
+            raise ValueError(
+                f"{name}_labels is {y.dtype} of shape {tuple(y.shape)}; it needs to be integers from"
+                " 0, (n,)"
+            )
         if len(x) != len(y) or not len(x):
             raise ValueError(
                 f"{name}_images has {len(x)} images, {name}_labels {len(y)} labels; they need the"
                 " same number, at least 1"
             )
+    if images.shape[1:] != test_images.shape[1:]:
+        raise ValueError(
+            f"test_images is of shape {tuple(test_images.shape)}; it needs the sides and channels of"
+            f" train_images, {tuple(images.shape[1:])}"
+        )
 
 
 def _statistics(images: Tensor) -> tuple[Float[Tensor, "c 1 1"], Float[Tensor, "c 1 1"]]:
@@ -315,6 +361,15 @@ def _seed(seed: int, epoch: int, purpose: str) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
+def _check_classes(scores: Tensor, *labels: Tensor) -> None:
+    largest = max(int(part.max()) for part in labels)
+    if scores.ndim != 2 or largest >= scores.shape[1]:
+        raise ValueError(
+            f"the network's scores have shape {tuple(scores.shape)}; labels up to {largest} need"
+            f" (n, {largest + 1}) or more"
+        )
+
+
 # --- optimisation ---------------------------------------------------------------------------
 
 
@@ -346,15 +401,16 @@ def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
 # --- checkpoints ----------------------------------------------------------------------------
 
 
-def _identity(network: nn.Module, recipe: Recipe, images: Tensor, labels: Tensor) -> dict[str, str]:
+def _identity(network: nn.Module, recipe: Recipe, data: Sequence[Tensor]) -> dict[str, str]:
     """What a checkpoint has to agree on before training goes on from it."""
     shapes = [(name, tuple(value.shape)) for name, value in network.state_dict().items()]
-    data = hashlib.sha256(images.cpu().numpy().tobytes())
-    data.update(labels.cpu().numpy().tobytes())
+    digest = hashlib.sha256()
+    for part in data:
+        digest.update(part.cpu().numpy().tobytes())
     return {
         "network": hashlib.sha256(repr(shapes).encode()).hexdigest(),
         "recipe": repr(sorted(asdict(recipe).items())),
-        "data": data.hexdigest(),
+        "data": digest.hexdigest(),
     }
 
 
@@ -385,7 +441,15 @@ def _restore(
     scaler: torch.amp.GradScaler,
     device: torch.device,
 ) -> list[dict[str, int | float]]:
-    state = torch.load(file, map_location=device, weights_only=True)
+    try:
+        state = torch.load(file, map_location=device, weights_only=True)
+        known = isinstance(state, dict) and "identity" in state
+    except (pickle.UnpicklingError, RuntimeError, EOFError):
+        known = False
+    if not known:
+        raise ValueError(
+            f"checkpoint {file.name} is no checkpoint; give another file, or delete it"
+        )
     for part, value in identity.items():
         if state["identity"].get(part) != value:
             raise ValueError(
