@@ -19,6 +19,7 @@ import heads
 import lml
 import relu
 import spline
+import unrolled
 import vector
 from machine import describe
 
@@ -32,6 +33,7 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "lml": lml.tables,
     "convolution": convolution.tables,
     "spline": spline.tables,
+    "unrolled": unrolled.tables,
 }
 
 
