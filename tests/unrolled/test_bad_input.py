@@ -31,6 +31,7 @@ def _mask(*shape: int) -> torch.Tensor:
 BOWL = Smooth(lambda Z: 0.5 * Z.square().sum((-2, -1)), lambda Z: Z, 1.0)
 FLAT = Smooth(lambda Z: Z.sum(), lambda Z: Z, 1.0)  # one value for a whole batch
 RAGGED = Smooth(BOWL.value, lambda Z: Z[..., :1], 1.0)
+CLASSIFIER = unrolled.TextClassifier(UnrolledTransformer(3, 1, dtype=torch.float64), 3)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,18 @@ RAGGED = Smooth(BOWL.value, lambda Z: Z[..., :1], 1.0)
         (lambda: unrolled.matrix_pair(EYE, EYE, Y[0], Y[0]), "B1"),
         (lambda: unrolled.matrix_pair(EYE.float(), EYE, EYE, EYE), "S"),
         (lambda: unrolled.matrix_pair(EYE[:0, :0], EYE, EYE[:0], EYE[:0]), "B1"),
+        (lambda: unrolled.PublishedTransformer(2.5), "d is"),
+        (lambda: unrolled.PublishedTransformer(3, clip="a"), "clip"),
+        (lambda: unrolled.PublishedTransformer(2)(Y), "weight"),
+        (lambda: unrolled.PublishedTransformer(3)(Y), "weight"),
+        (lambda: unrolled.energies_along(1, [Y]), "model"),
+        (lambda: unrolled.TextClassifier(UnrolledTransformer(3, 1), 4), "d is"),
+        (lambda: CLASSIFIER.accuracy([Y, Y], [0, 1]), "labels"),
+        (lambda: CLASSIFIER.accuracy([Y, Y], torch.tensor([0, 7])), "labels"),
+        (lambda: unrolled.train_online(CLASSIFIER, [Y], torch.tensor([0.0]), steps=1), "labels"),
+        (lambda: unrolled.train_online(CLASSIFIER, [Y], torch.tensor([2]), steps=1), "labels"),
+        (lambda: unrolled.train_online(CLASSIFIER, [Y], torch.tensor([1]), steps=1.5), "steps"),
+        (lambda: unrolled.fit_readout(CLASSIFIER, [NAN * Y], torch.tensor([1])), "texts"),
     ],
 )
 def test_bad_input_is_named(call, message) -> None:
