@@ -65,7 +65,7 @@ def test_confused_labels_stay_in_their_group_and_have_the_stated_law() -> None:
             lambda: projection.confuse_labels(
                 torch.tensor([0, 4]), torch.zeros(4, dtype=torch.long), 0.5, generator()
             ),
-            "label runs from 0 to 4; group has 4",
+            "label runs from 0 to 4; there are 4",
         ),
         (
             lambda: projection.confuse_labels(

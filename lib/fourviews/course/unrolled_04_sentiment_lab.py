@@ -13,7 +13,7 @@ from .checking import close, exercise, number, require, run, tensor
 
 @exercise("ex-lab-along")
 def energies_by_hand(generator: Generator, along: Callable) -> None:
-    """Texts of different lengths against the closed form for equal tokens, and for a shrinking one."""
+    """Texts of different lengths, each layer against the step applied so many times."""
     lengths = [int(n) for n in torch.randint(2, 9, (4,), generator=generator)]
     energy = AttentionEnergy(confinement=1.0)
     texts = [torch.randn(n, 3, generator=generator, dtype=torch.float64) for n in lengths]
@@ -23,9 +23,15 @@ def energies_by_hand(generator: Generator, along: Callable) -> None:
     start = torch.stack([energy.value(X) for X in texts])
     counts = torch.tensor(lengths, dtype=torch.float64)
     close(got[:, 0] * counts, start, "the first column is not the energy per token of the input")
-    first = torch.stack([energy.value(energy.step(X)) for X in texts])
-    close(got[:, 1] * counts, first, "the second column is not the energy after one layer")
     require(bool((got.diff(dim=1) < 0).all()), "a step of the energy seems to raise it")
+    states = texts
+    for layers in (1, 2, 3):
+        states = [energy.step(Y) for Y in states]
+        close(
+            got[:, layers] * counts,
+            torch.stack([energy.value(Y) for Y in states]),
+            f"column {layers} is not the energy per token after {layers} layers",
+        )
 
 
 @exercise("ex-lab-average")

@@ -44,8 +44,8 @@ def paired_interval(
         raise ValueError(
             f"values has {len(values)} numbers, others {len(others)}; they need the same, at least 2"
         )
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; it needs to lie between 0 and 1")
+    if not isinstance(level, int | float) or not 0 < level < 1:
+        raise ValueError(f"level is {level!r}; it needs to lie between 0 and 1")
     differences = [float(a) - float(b) for a, b in zip(values, others, strict=True)]
     if not all(math.isfinite(d) for d in differences):
         raise ValueError("values or others has numbers that are not finite")

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
+from .inputs import check_classes
+
 __all__ = ["confuse_labels", "similar_classes"]
 
 
@@ -80,15 +82,13 @@ def confuse_labels(
     Raises
     ------
     ValueError
-        If ``rate`` is out of range, or a label has no group.
+        If ``rate`` is out of range, ``label`` or ``group`` no vector of integers, or a label has no
+        group.
     """
-    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
         raise ValueError(f"rate is {rate!r}; it needs to lie between 0 and 1")
-    if label.numel() and not 0 <= int(label.min()) <= int(label.max()) < len(group):
-        raise ValueError(
-            f"label runs from {int(label.min())} to {int(label.max())}; group has {len(group)}"
-            " classes"
-        )
+    check_classes(group, 2**62, "group")
+    check_classes(label, len(group))
     replaced = torch.rand(label.shape, generator=generator) < rate
     # The largest of one random number a class, among the classes of the group.
     lottery = torch.rand(len(label), len(group), generator=generator)

@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .inputs import check_count, check_features
+
 __all__ = ["LinearHead", "fit_linear_head"]
 
 
@@ -69,12 +71,20 @@ def fit_linear_head(
     Raises
     ------
     ValueError
-        If there are no features, a number is out of range, or the loss becomes NaN.
+        If features are no finite float matrix, a number is out of range, ``start`` has other sizes,
+        or the loss gives no number, NaN, or infinity at the start.
     """
-    if features.ndim != 2 or not len(features):
-        raise ValueError(f"features has shape {tuple(features.shape)}; it needs (n, d) with n ≥ 1")
-    if not 0 <= decay < float("inf"):
-        raise ValueError(f"decay is {decay}; it needs to be finite and at least 0")
+    check_features(features)
+    for name, count in (("classes", classes), ("iterations", iterations)):
+        if check_count(count, 2**62, name) == 0:
+            raise ValueError(f"{name} is 0; it needs to be at least 1")
+    if not isinstance(decay, int | float) or not 0 <= decay < float("inf"):
+        raise ValueError(f"decay is {decay!r}; it needs to be finite and at least 0")
+    if start is not None and start.weights.shape != (features.shape[1], classes):
+        raise ValueError(
+            f"start has weights {tuple(start.weights.shape)}; it needs"
+            f" {(features.shape[1], classes)}"
+        )
     mean = features.mean(0)
     scale = features.std(0, correction=0)
     scale = torch.where(scale > 0, scale, 1.0)  # a constant feature is 0 after centring
@@ -88,12 +98,19 @@ def fit_linear_head(
         [parameters], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe"
     )
 
+    tried: list[bool] = []
+
     def closure() -> Tensor:
         optimizer.zero_grad()
         value = loss(torch.addmm(parameters[-1], inputs, parameters[:-1]))
+        if not isinstance(value, Tensor) or value.ndim:
+            raise ValueError("loss needs to give one number, a tensor without axes")
         value = value + decay / 2 * parameters[:-1].square().sum()
-        if bool(value.isnan()):
-            raise ValueError("loss gave NaN")
+        # A trial step of the line search may overflow, the start may not.
+        if bool(value.isnan()) or not (tried or bool(value.isfinite())):
+            what = "NaN" if bool(value.isnan()) else "infinity"
+            raise ValueError(f"loss gave {what}; it needs to be finite")
+        tried.append(True)
         value.backward()
         return value
 

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, one_hot
 
+from .inputs import check_classes, check_count, check_features
 from .label_noise import confuse_labels, similar_classes
 from .linear_head import fit_linear_head
 from .losses import lml_loss, smooth_topk_svm_loss, topk_entropy_loss
@@ -55,6 +56,17 @@ class NoisyLabels:
     group: Int64[Tensor, "c"] | None = None
 
     def __post_init__(self) -> None:
+        for name, features, label in (
+            ("", self.features, self.label),
+            ("test_", self.test_features, self.test_label),
+        ):
+            check_features(features, f"{name}features")
+            check_classes(label, 2**62, f"{name}label")
+        if self.features.shape[1] != self.test_features.shape[1]:
+            raise ValueError(
+                f"features has {self.features.shape[1]} columns, test_features"
+                f" {self.test_features.shape[1]}; they need the same"
+            )
         if len(self.features) != len(self.label) or len(self.test_features) != len(self.test_label):
             raise ValueError(
                 f"features has {len(self.features)} rows for {len(self.label)} labels,"
@@ -64,6 +76,7 @@ class NoisyLabels:
         classes = int(self.label.max()) + 1
         if int(self.test_label.max()) >= classes or len(self.label.unique()) != classes:
             raise ValueError("label needs every class from 0 on, test_label no other")
+        check_count(self.k, classes)
         if self.group is None:
             scaled = self.features / self.features.std(0).clamp_min(1e-12)
             centres = torch.stack([scaled[self.label == c].mean(0) for c in range(classes)])
@@ -120,13 +133,15 @@ class NoisyLabels:
         """
         if not decays:
             raise ValueError("decays is empty; it needs at least one candidate")
-        if not 0 < validate < 1:
-            raise ValueError(f"validate is {validate}; it needs to lie between 0 and 1")
+        if not isinstance(validate, int | float) or not 0 < validate < 1:
+            raise ValueError(f"validate is {validate!r}; it needs to lie between 0 and 1")
         generator = Generator().manual_seed(seed)
         order = torch.randperm(len(self.label), generator=generator)
         noisy = confuse_labels(self.label, self.group, rate, generator)
         held_out = self._balanced(order, validate)
         train, check = order[~held_out[order]], order[held_out[order]]
+        if not len(train):
+            raise ValueError(f"validate is {validate}; it leaves no sample for training")
         rows: list[dict[str, float | str]] = []
         seen = one_hot(noisy[check], self.classes).bool()
         clean = one_hot(self.test_label, self.classes).bool()

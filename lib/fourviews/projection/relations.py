@@ -100,7 +100,8 @@ class Frequencies:
     .. math:: \text{score}(a, p, b) = \log\frac{c(a, p, b) + s\,q_p}{c(a, b) + s}
 
     with c counting written triples and pairs of the training scenes, and :math:`q_p` the share of all
-    pairs for which p was written. Boxes play no part.
+    pairs for which p was written (of one pair and half a triple more, so that none is 0). Boxes
+    play no part.
 
     Parameters
     ----------

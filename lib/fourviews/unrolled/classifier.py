@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fourviews.display import progress
 
+from .inputs import check_integer, check_number
 from .threads import few_threads
 from .transformer import UnrolledTransformer
 
@@ -32,9 +33,9 @@ class TextClassifier(nn.Module):
 
     def __init__(self, model: UnrolledTransformer, d: int, classes: int = 2) -> None:
         super().__init__()
-        for name, size in (("d", d), ("classes", classes)):
-            if size < 1:
-                raise ValueError(f"{name} is {size}; it needs to be at least 1")
+        d, classes = check_integer(d, "d", 1), check_integer(classes, "classes", 1)
+        if isinstance(model, UnrolledTransformer) and model.d != d:
+            raise ValueError(f"d is {d}; model has {model.d} features")
         self.model = model
         dtype = next((p.dtype for p in model.parameters()), None)
         self.readout = nn.Linear(d, classes, dtype=dtype)
@@ -57,7 +58,7 @@ class TextClassifier(nn.Module):
         ValueError
             If there is no text.
         """
-        if not texts:
+        if not len(texts):
             raise ValueError("texts is empty; it needs at least one text")
         with torch.no_grad(), few_threads(texts):
             return torch.stack([self(X) for X in texts])
@@ -68,9 +69,9 @@ class TextClassifier(nn.Module):
         Raises
         ------
         ValueError
-            If there is no text, or not one label a text.
+            If there is no text, or not one label a text, each the number of a class.
         """
-        _check(texts, labels)
+        _check(texts, labels, self)
         return float((self.logits(texts).argmax(-1) == labels).double().mean())
 
 
@@ -99,11 +100,9 @@ def train_online(
         If there is no text, not one label a text, ``steps`` is negative or ``lr`` not positive; and
         if the loss becomes infinite or NaN, with the step's number.
     """
-    _check(texts, labels)
-    if steps < 0:
-        raise ValueError(f"steps is {steps}; it needs to be >= 0")
-    if not 0 < lr < float("inf"):
-        raise ValueError(f"lr is {lr}; it needs to be positive and finite")
+    _check(texts, labels, classifier)
+    steps = check_integer(steps, "steps", 0)
+    check_number(lr, "lr", 0.0, open=True)
     generator = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.SGD(classifier.parameters(), lr=lr)
     losses, order = torch.zeros(steps), []
@@ -141,14 +140,16 @@ def fit_readout(
     Raises
     ------
     ValueError
-        If there is no text, not one label a text, or ``decay`` is not positive.
+        If there is no text, not one label a text, each the number of a class, ``decay`` is not
+        positive, or a text's mean token is not finite.
     """
-    _check(texts, labels)
-    if not 0 < decay < float("inf"):
-        raise ValueError(f"decay is {decay}; it needs to be positive and finite")
+    _check(texts, labels, classifier)
+    check_number(decay, "decay", 0.0, open=True)
     readout = classifier.readout
     with torch.no_grad(), few_threads(texts):
         means = torch.stack([classifier.mean(X) for X in texts])
+    if not bool(means.isfinite().all()):
+        raise ValueError("texts has tokens that end at NaN or infinity; they need to stay finite")
     optimiser = torch.optim.LBFGS(
         readout.parameters(), max_iter=steps, line_search_fn="strong_wolfe", tolerance_grad=1e-7
     )
@@ -164,8 +165,17 @@ def fit_readout(
     return float(objective().detach())
 
 
-def _check(texts: Sequence[Tensor], labels: Tensor) -> None:
-    if not texts:
+def _check(texts: Sequence[Tensor], labels: Tensor, classifier: TextClassifier) -> None:
+    if not len(texts):
         raise ValueError("texts is empty; it needs at least one text")
+    if not isinstance(labels, Tensor) or labels.dtype != torch.int64:
+        got = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
+        raise ValueError(f"labels is {got}; it needs to be an int64 tensor")
     if labels.shape != (len(texts),):
         raise ValueError(f"labels has shape {tuple(labels.shape)}; there are {len(texts)} texts")
+    classes = classifier.readout.out_features
+    if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        raise ValueError(
+            f"labels runs from {int(labels.min())} to {int(labels.max())}; there are {classes}"
+            " classes"
+        )

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from .certificate import _sizes, descent_certificate
-from .pairs import check_tokens
+from .inputs import check_tokens
 from .published import PublishedTransformer
 from .threads import few_threads
 from .transformer import UnrolledTransformer
@@ -67,11 +67,16 @@ def energies_along(
     Raises
     ------
     ValueError
-        If the layers are not tied, there is no text, or a text has no token.
+        If ``model`` is none of the two, the layers are not tied, there is no text, or a text has no
+        token.
     """
+    if not isinstance(model, UnrolledTransformer | PublishedTransformer):
+        raise ValueError(
+            f"model is a {type(model).__name__}; it needs to be a model of this package"
+        )
     if isinstance(model, UnrolledTransformer) and not model.tied:
         raise ValueError("model has one energy for each layer; its layers need to be tied")
-    if not texts:
+    if not len(texts):
         raise ValueError("texts is empty; it needs at least one text")
     rows: list[tuple[Tensor, ...]] = []
     with torch.no_grad(), few_threads(texts):

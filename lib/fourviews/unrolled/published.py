@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from .attention_energy import AttentionEnergy
 from .feed_forward import FeedForwardEnergy
-from .pairs import check_tokens
+from .inputs import check_integer, check_number, check_same_features, check_tokens
 from .proximal import NonNegative
 from .sums import SumEnergy
 
@@ -82,15 +82,12 @@ class PublishedTransformer(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, size, least in (("d", d, 1), ("layers", layers, 0)):
-            if size < least:
-                raise ValueError(f"{name} is {size}; it needs to be at least {least}")
+        d, layers = check_integer(d, "d", 1), check_integer(layers, "layers", 0)
         if scores not in get_args(_SCORES):
             raise ValueError(f"scores is {scores!r}; it needs to be one of {get_args(_SCORES)}")
         if damped and not reweighted:
             raise ValueError("damped needs reweighted=True; without β the weights have no scale")
-        if not 0 < clip <= 1:
-            raise ValueError(f"clip is {clip}; it needs to lie in (0, 1]")
+        check_number(clip, "clip", 0.0, 1.0, open=True)
         self.layers, self.relu, self.scores = layers, relu, scores
         self.reweighted, self.damped, self.anchored = reweighted, damped, anchored
         self.clip = float(clip)
@@ -148,9 +145,10 @@ class PublishedTransformer(nn.Module):
         Raises
         ------
         ValueError
-            If X is no tensor of tokens.
+            If X is no tensor of tokens, or of another width or dtype than the weights.
         """
         check_tokens(X, "X")
+        check_same_features(self.attention_weight, X, len(self.attention_weight), "weight")
         Y = X
         for _ in range(self.layers):
             Y = self.layer(Y, X)

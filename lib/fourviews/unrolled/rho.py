@@ -50,7 +50,7 @@ class Rho:
     def __post_init__(self) -> None:
         z = torch.cat([torch.zeros(1), torch.logspace(-6, 6, 1201)]).double()
         value, slope = self.value(z), self.slope(z)
-        if value.shape != z.shape or slope.shape != z.shape:
+        if any(not isinstance(v, Tensor) or v.shape != z.shape for v in (value, slope)):
             raise ValueError(f"rho {self.name!r} needs to act entrywise on tensors")
         if not bool(torch.isfinite(slope).all() and torch.isfinite(value).all()):
             raise ValueError(f"rho {self.name!r} needs finite value and slope on [0, 1e6]")
