@@ -14,7 +14,7 @@ def block(d: int, tokens: int, heads: int = 3, **options) -> EncoderBlock:
     attention = MultiHeadAttention(
         d, heads, d_key=2, d_value=2, activation="relu", scale=1.0, dtype=REAL, **options
     )
-    return EncoderBlock(attention, FeedForward(d, 9, dtype=REAL), norm=None, residual=False)
+    return EncoderBlock(attention, FeedForward(d, 40, dtype=REAL), norm=None, residual=False)
 
 
 def two_blocks(d: int, tokens: int, seed: int, **options) -> torch.nn.Sequential:
