@@ -11,6 +11,11 @@ finitely many polynomials. It is
   on pairs of symmetric 5 × 5 matrices, with a proof by hand and one in Lean, and others from 5
   variables on.
 
+Together with theorem 3.8 of Lai, Lim and Liu (2024) this orders the functions strictly: splines on
+partitions by hyperplanes, then ReLU encoders, which are the max-definable functions, then splines.
+The first step is strict by :math:`\max(x_1^2 - x_2, 0)`, which bends along a parabola, the second by
+:func:`counterexample`; for n ≤ 2 the last two agree.
+
 As of this writing the preprint is not refereed; :func:`twin_points` lets one check its heart in
 rational arithmetic.
 """
