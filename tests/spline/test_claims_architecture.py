@@ -1,10 +1,15 @@
-"""Which parts of the architecture the constructions need: offsets, heads (spl-13)."""
+"""Offsets and heads that the constructions need (spl-13), and how many blocks decoders have."""
 
 from __future__ import annotations
 
+import math
+import random
+
+import numpy as np
 import pytest
 import torch
 
+from fourviews import spline
 from fourviews.attention import EncoderBlock, FeedForward, MultiHeadAttention
 
 from .cases import REAL
@@ -146,3 +151,24 @@ def test_spl_13_one_head_is_constant_where_its_score_is_not_positive(seed):
         assert torch.equal(out[off], out[off][:1].expand_as(out[off]))
         products = x[off, 0].prod(-1)
         assert products.max() - products.min() > 0
+
+
+@pytest.mark.claim("spl-14/count", verdict="verified")
+@pytest.mark.parametrize("tokens", [1, 2, 3])
+@pytest.mark.parametrize("degree, q", [(1, 1), (1, 4), (2, 1), (3, 2), (4, 5), (8, 3)])
+def test_spl_14_a_decoder_doubles_the_degree_in_a_block(tokens, degree, q):
+    generator = random.Random(degree + q)
+    X = spline.variables(tokens, 1)
+    draw = lambda: generator.randint(-999, 999)  # noqa: E731
+    x = sum(X[:, 0])
+
+    def polynomial():
+        return draw() * x**degree + draw() * X[0, 0] + draw()
+
+    f = spline.maximum(*(spline.minimum(*(polynomial() for _ in range(q))) for _ in range(q)))
+    rows = np.array([[X[c, 0]] for c in range(tokens - 1)] + [[f]], dtype=object)
+    decoder = spline.compile_decoder(rows)
+    bound = math.ceil(math.log2(degree)) + math.ceil(math.log2(q)) + 2 * (tokens > 1)
+    assert decoder.report.layers <= max(1, bound)
+    point = [[generator.randint(-20, 20)] for _ in range(tokens)]
+    assert decoder.exact(point) == [[entry(point) for entry in row] for row in rows]
