@@ -4,6 +4,7 @@ The package holds what the lessons of the book import:
 
 - :mod:`fourviews.attention` - softmax, ReLU and linear attention, the modules every view speaks of
 - :mod:`fourviews.convex` - two-layer networks as convex programs, solved with a certificate
+- :mod:`fourviews.convolution` - convolutions as attention, attention that learns to be one
 - :mod:`fourviews.course` - checks of the exercises, which say in words what is missing
 - :mod:`fourviews.data` - real data: found, verified, cached
 - :mod:`fourviews.display` - figure style and progress bars

@@ -16,6 +16,8 @@ install_import_hook(
     [
         "fourviews.convex",
         "fourviews.attention",
+        "fourviews.data.generated_scenes",
+        "fourviews.data.scenes",
         "fourviews.projection",
         "fourviews.spline",
         "fourviews.unrolled",
@@ -24,7 +26,7 @@ install_import_hook(
 )
 import itertools
 import torch
-from fourviews import attention, convex, projection, spline, unrolled
+from fourviews import attention, convex, data, projection, spline, unrolled
 """
 
 CONVEX = """
@@ -124,6 +126,13 @@ for dtype, lead in itertools.product((torch.float32, torch.float64), ((), (2,)))
         model = unrolled.UnrolledTransformer(3, 2, step=step, relu=relu, anchoring=0.1, dtype=dtype)
         model(X, tokens, return_energies=True)
         [c.status() for c in unrolled.descent_certificate(model, X, tokens)]
+    theirs = unrolled.PublishedTransformer(3, 2, anchored=True, dtype=dtype)
+    texts = [randn(4, 3), randn(2, 3)]
+    theirs(X), unrolled.energies_along(theirs, texts), unrolled.energies_along(model, texts).mean
+    classifier = unrolled.TextClassifier(model, 3)
+    unrolled.train_online(classifier, texts, torch.tensor([0, 1]), steps=2)
+    unrolled.fit_readout(classifier, texts, torch.tensor([0, 1]), steps=2)
+    classifier.accuracy(texts, torch.tensor([0, 1]))
 B = randn(5, 3)
 f, g, h = unrolled.matrix_pair(randn(4, 5), W, B, B)
 unrolled.alternate(f, g, B, 0.1, 0.1, 2, relu=True).report()
@@ -158,6 +167,17 @@ for reduction in ("none", "sum", "mean"):
 projection.topk_recall(x, labels, 2)
 for constrained in (False, True):
     projection.relation_recall(x, labels, 4, constrained=constrained)
+generator = torch.Generator().manual_seed(0)
+features, classes = torch.randn(48, 3), torch.arange(48) % 6
+group = projection.similar_classes(torch.randn(6, 2), 3)
+projection.confuse_labels(classes, group, 0.5, generator)
+noisy = projection.NoisyLabels(features, classes, features, classes, k=2)
+noisy.run(projection.topk_losses(2), rate=0.5, seed=0, decays=(0.1, 1.0), iterations=3)
+pairs = projection.Pairs.of(data.generated_scenes(12, max_objects=4))
+losses = projection.relation_losses(5)
+projection.compare_relation_losses(
+    pairs[:6], pairs[6:9], pairs[9:], losses, kinds=24, seed=0, epochs=1, width=4
+)
 """
 
 SPLINE = """

@@ -64,6 +64,45 @@ def test_interpolators_of_more_variables_agree(dimension, count, seed):
     assert error(encoder, f, inside(f, generator)) <= 1e-10
 
 
+def test_a_maximum_over_simplices_of_minima_is_not_the_interpolant():
+    """max_i min_j, j over the pieces that are nowhere below piece i on simplex i, in rationals.
+
+    Two simplices may need different pieces between them at different pairs of points, so in three
+    variables the form needs cells on which all affine functions keep their order.
+    """
+    from fractions import Fraction
+
+    from fourviews.spline.cpwl import _affine_pieces
+
+    generator = np.random.default_rng(3)
+    points = generator.uniform(-1, 1, (12, 3))
+    f = interpolate.LinearNDInterpolator(points, generator.standard_normal((12, 1)))
+    exact = [[Fraction(v) for v in row] for row in points.tolist()]
+    heights = [[Fraction(v) for v in row] for row in f.values.tolist()]
+    simplices = f.tri.simplices.tolist()
+    pieces = [_affine_pieces(exact, heights, simplex)[0] for simplex in simplices]
+
+    def at(g, x):
+        return g[-1] + sum(a * v for a, v in zip(g, x, strict=False))
+
+    above = [
+        [g for g in pieces if all(at(g, exact[v]) >= at(own, exact[v]) for v in simplex)]
+        for simplex, own in zip(simplices, pieces, strict=True)
+    ]
+    encoder = spline.compile_encoder(f)
+    worst = Fraction(0)
+    for simplex, own in zip(simplices, pieces, strict=True):
+        for shares in ((1, 1, 1, 1), (4, 1, 1, 1), (1, 4, 1, 1), (1, 1, 4, 1), (1, 1, 1, 4)):
+            x = [
+                sum(w * exact[v][i] for w, v in zip(shares, simplex, strict=True)) / sum(shares)
+                for i in range(3)
+            ]
+            assert encoder.exact(x) == [[at(own, x)]]
+            lattice = max(min(at(g, x) for g in members) for members in above)
+            worst = max(worst, lattice - at(own, x))
+    assert worst > Fraction(1, 10)
+
+
 def test_rescaled_interpolators_and_points_outside():
     generator = np.random.default_rng(0)
     points = generator.uniform(0, 1, (12, 2)) * [1.0, 1e4]

@@ -305,6 +305,17 @@ def test_spl_04_the_determinant_tells_the_points_apart():
 
 
 @pytest.mark.claim("spl-13/classes", verdict="conditional")
+def test_spl_13_some_encoder_is_no_spline_on_a_partition_by_lines():
+    """max(x² − y, 0) bends at every point of a parabola, of which a line holds two at most."""
+    x, y = spline.variables(1, 2)[0]
+    encoder = spline.compile_encoder(MAX(x * x - y, 0))
+    for t in range(-5, 6):
+        before, after = spline.pieces(encoder, ([[t, t * t + 1]], [[t, t * t - 1]]))
+        assert before.stop == after.start == 0.5
+        assert before.polynomials[0].is_zero and after.degree == 1
+
+
+@pytest.mark.claim("spl-13/classes", verdict="conditional")
 def test_spl_13_some_spline_is_no_encoder():
     """The classes agree where the conjecture holds; in general splines are more (spl-04).
 

@@ -220,6 +220,25 @@ def test_dense_blocks_of_the_attention_module_compute_the_same():
     assert {type(block).__name__ for block in encoder.dense()} == {"EncoderBlock"}
 
 
+@pytest.mark.parametrize("outside", ["error", "extend"])
+@pytest.mark.parametrize("degree", [1, 3, 5])
+def test_pieces_without_width_are_left_out(degree, outside):
+    # SciPy's own conversion from B-splines repeats the first and the last breakpoint.
+    generator = np.random.default_rng(degree)
+    x = np.sort(generator.random(9)) * 4 - 1
+    f = interpolate.PPoly.from_spline(
+        interpolate.make_interp_spline(x, generator.standard_normal(9), k=degree)
+    )
+    assert f.x[0] == f.x[1]
+    encoder = spline.compile_encoder(f, outside)
+    beyond = 0.5 if outside == "extend" else 0.0
+    points = np.r_[np.linspace(x[0] - beyond, x[-1] + beyond, 300), x[-1]]
+    assert relative_error(encoder, f, points) <= ACCURATE
+    inner = interpolate.PPoly(np.array([[1.0, 7.0, -1.0], [0, 3, 1]]), [0, 1, 1, 2])
+    points = np.linspace(0, 2, 41)
+    assert relative_error(spline.compile_encoder(inner, outside), inner, points) <= ACCURATE
+
+
 # --- bad input ------------------------------------------------------------------------------------
 
 
@@ -230,6 +249,14 @@ def bad(f, message, **options):
 
 def test_discontinuous_functions_say_where():
     bad(interpolate.PPoly([[0.0, 0.0], [1.0, 2.0]], [0, 1, 2]), "jumps from 1.0 to 2.0 at 1.0")
+    bad(interpolate.PPoly([[0.0, 0.0, 0.0], [1.0, 9.0, 2.0]], [0, 1, 1, 2]), "from 1.0 to 2.0 at 1")
+    at_end = interpolate.PPoly([[1.0, 0.0], [0.0, 2.0]], [0, 1, 1])
+    assert at_end(1.0) == 2.0 and at_end(1 - 1e-9) < 1
+    bad(at_end, "output 0 is not that of piece 0: f jumps at 1.0")
+    steeper = interpolate.PPoly([[1.0, 5.0], [0.0, 1.0]], [0, 1, 1])
+    spline.compile_encoder(steeper)
+    bad(steeper, "beyond it", outside="extend")
+    bad(interpolate.PPoly([[1.0, 5.0], [0.0, 1.0]], [1, 1, 1]), "all 1.0")
     t = [0.0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5, 1, 1, 1, 1]
     bad(interpolate.BSpline(t, np.arange(8.0), 3), "discontinuous.* at 0.5")
     step = interpolate.NdBSpline(([0.0, 1, 2], [0.0, 0, 1, 1]), np.eye(2), (0, 1))

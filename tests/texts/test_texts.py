@@ -6,8 +6,13 @@ import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import yaml
+from scipy.interpolate import CubicSpline
+
+from fourviews import unrolled
 
 ROOT = Path(__file__).resolve().parents[2]
 LESSONS = sorted(path.stem for path in (ROOT / "lessons_src").glob("*.md"))
@@ -64,9 +69,29 @@ def test_files_that_the_readme_names_exist():
 def test_examples_run_and_certify_their_solution():
     names: dict = {}
     for name in ("book/how_to_use.md", "README.md"):  # the README takes X and Y as given
-        (code,) = re.findall(r"```python\n(.*?)```", _read(name), re.S)
+        code = re.findall(r"```python\n(.*?)```", _read(name), re.S)[0]
         exec(compile(code, name, "exec"), names)
         assert names["solution"].converged and names["solution"].relative_gap <= 1e-6
+
+
+def test_the_other_example_of_the_readme_does_what_its_comments_say():
+    (_, code) = re.findall(r"```python\n(.*?)```", _read("README.md"), re.S)
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randn(6, 3, generator=generator, dtype=torch.float64)
+    conv = torch.nn.Conv2d(3, 4, 3, padding=1, dtype=torch.float64)
+    curve = CubicSpline(np.arange(6.0), tokens[:, 0].numpy())
+    scores = torch.randn(2, 9, generator=generator, dtype=torch.float64)
+    names: dict = {"conv": conv, "curve": curve, "tokens": tokens, "scores": scores}
+    exec(compile(code, "README.md", "exec"), names)
+    image = torch.randn(1, 3, 8, 7, generator=generator, dtype=torch.float64)
+    assert torch.allclose(names["attention"](image), conv(image), atol=1e-12)
+    x = torch.linspace(0, 5, 30, dtype=torch.float64)
+    assert np.allclose(names["encoder"](x[:, None, None])[:, 0, 0], curve(x), atol=1e-10)
+    energy = unrolled.AttentionEnergy(confinement=0.1)
+    assert energy(names["tokens"]) < energy(tokens)
+    weights = names["weights"]
+    assert bool(((weights > 0) & (weights < 1)).all())
+    assert torch.allclose(weights.sum(dim=-1), torch.tensor(5.0, dtype=torch.float64))
 
 
 def test_readme_leaves_no_number_open():

@@ -169,7 +169,8 @@ def test_opt_10b_counterexample_with_unequal_steps() -> None:
             step = alternating_step(f, g, Y, ratio * step_g, step_g)
             assert float(step.after - step.before) > 1e2 * 1e-16 * float(step.before)
     # What does descend is the weighted sum ratio·f + g, to which equal steps belong.
-    weighted = alternating_step(_scale(f, ratio * zero[:, :1, None] + ratio), g, Y, 1e-2, 1e-2)
+    share = torch.full((1, 1, 1), ratio, dtype=torch.float64)
+    weighted = alternating_step(_scale(f, share), g, Y[None], 1e-2, 1e-2)
     assert float(weighted.after) < float(weighted.before)
 
 

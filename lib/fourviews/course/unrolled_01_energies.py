@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .checking import close, exercise, require, run, tensor
+from .checking import LargestResult, close, exercise, require, run, tensor
 
 
 def _draw(generator: Generator, *shape: int) -> Tensor:
@@ -66,6 +66,14 @@ def one_sweep(generator: Generator, sweep: Callable) -> None:
             f"with mu = {mu:g} the step is not sum_j w_ij y_j + mu/2 x_i over sum_j w_ij + mu/2, "
             "w_ij = a_ij / (1 + half the squared distance)",
         )
+    s, d = 8, 9
+    with LargestResult() as largest:
+        run(sweep, _draw(generator, s, d), _draw(generator, s, d), A.new_ones(s, s), 0.5)
+    require(
+        largest.numbers < s * s * d,
+        f"for {s} tokens with {d} features there is a tensor of {largest.numbers} numbers; matrices "
+        f"of {s} times {s} are enough",
+    )
 
 
 @exercise("ex-energies-implicit")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
-from .checking import close, exercise, number, require, run, tensor
+from .checking import LargestResult, close, exercise, number, require, run, tensor
 
 
 def _draw(generator: Generator, *shape: int) -> Tensor:
@@ -16,6 +16,14 @@ def _draw(generator: Generator, *shape: int) -> Tensor:
 
 def _size(generator: Generator, low: int, high: int) -> int:
     return int(torch.randint(low, high + 1, (1,), generator=generator))
+
+
+def _no_differences(s: int, d: int, largest: LargestResult) -> None:
+    require(
+        largest.numbers < s * s * d,
+        f"for {s} tokens with {d} features there is a tensor of {largest.numbers} numbers; matrices "
+        f"of about {s} times {s} are enough",
+    )
 
 
 def _weights(Y: Tensor) -> Tensor:
@@ -77,6 +85,10 @@ def attention_with_a_sink(generator: Generator, sink_attention: Callable) -> Non
         )
         close(p[:, :-1], w / total, "the attention to the tokens is not w_ij over sum_j w_ij + λ/2")
         close(after, w @ Y / total, "the tokens after the step are not those of the repaired step")
+    s, d = 8, 9
+    with LargestResult() as largest:
+        run(sink_attention, _draw(generator, s, d), 0.6)
+    _no_differences(s, d, largest)
 
 
 @exercise("ex-step-alibi")
@@ -120,3 +132,9 @@ def energy_with_positions(generator: Generator, energy: Callable, step: Callable
             rtol=1e-5,
             atol=1e-6 * abs(factor),
         )
+    s, d = 8, 9
+    Y = _draw(generator, s, d)
+    with LargestResult() as largest:
+        run(step, Y, 0.4)
+        run(energy, Y, 0.4)
+    _no_differences(s, d, largest)

@@ -163,6 +163,36 @@ def explain_infeasible(x: Tensor, k: int, ks: Tensor | None) -> str:
     )
 
 
+def check_classes(label: Any, classes: int, name: str = "label") -> None:
+    """Refuse what is no vector of int64 class numbers below ``classes``."""
+    if not isinstance(label, Tensor) or label.dtype != torch.int64 or label.ndim != 1:
+        got = (
+            f"{tuple(label.shape)} {label.dtype}"
+            if isinstance(label, Tensor)
+            else type(label).__name__
+        )
+        raise ValueError(f"{name} is {got}; it needs to be an int64 tensor with one axis")
+    if label.numel() and not 0 <= int(label.min()) <= int(label.max()) < classes:
+        raise ValueError(
+            f"{name} runs from {int(label.min())} to {int(label.max())}; there are {classes} classes"
+        )
+
+
+def check_features(features: Any, name: str = "features") -> None:
+    """Refuse what is no finite float matrix with at least one row and one column."""
+    if not isinstance(features, Tensor) or features.dtype not in FLOATS[2:] or features.ndim != 2:
+        got = (
+            f"{tuple(features.shape)} {features.dtype}"
+            if isinstance(features, Tensor)
+            else type(features).__name__
+        )
+        raise ValueError(f"{name} is {got}; it needs to be float32 or float64 of shape (n, d)")
+    if not features.numel():
+        raise ValueError(f"{name} has shape {tuple(features.shape)}; it needs n >= 1 and d >= 1")
+    if not bool(features.isfinite().all()):
+        raise ValueError(f"{name} has infinite entries or NaN; it needs finite numbers")
+
+
 def check_count_values(ks: Tensor | None, n: int) -> None:
     """The values of a tensor k."""
     if ks is not None and ks.numel() and (int(ks.min()) < 0 or int(ks.max()) > n):

@@ -101,6 +101,7 @@ def exactly_k_marginals(x: Float[Tensor, "*rows n"], k: int) -> Float[Tensor, "*
     ValueError
         As :func:`log_elementary`.
     """
+    check_logits(x, -1)
     with torch.enable_grad():
         point = x if x.requires_grad else x.detach().requires_grad_()
         top = log_elementary(point, k)[..., k]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .expression import float_maker
 from .schedule import Affine
 
 FEW = 3  # rows with so few entries are gathered, not multiplied
@@ -21,7 +22,8 @@ class AffineMap(nn.Module):
         self.columns = columns
         most = max((len(row) for row in rows), default=0)
         like = {"dtype": dtype, "device": device}
-        constants = [float(value) for value in affine.constants]
+        to_float = float_maker(dtype)
+        constants = [to_float(value) for value in affine.constants]
         self.has_bias = any(constants)
         self.register_buffer("bias", torch.tensor(constants, **like)[:, None])
         if most <= FEW:
@@ -30,13 +32,15 @@ class AffineMap(nn.Module):
             for place in range(most):
                 entries = [list(row.items())[place] if len(row) > place else (0, 0) for row in rows]
                 index = torch.tensor([column for column, _ in entries], device=device)
-                weight = [float(value) for _, value in entries]
+                weight = [to_float(value) for _, value in entries]
                 self.unit.append(all(value == 1 for value in weight))
                 self.register_buffer(f"index{place}", index)
                 self.register_buffer(f"weight{place}", torch.tensor(weight, **like)[:, None])
             return
         triples = [
-            (i, j, float(value)) for i, row in enumerate(rows) for j, value in sorted(row.items())
+            (i, j, to_float(value))
+            for i, row in enumerate(rows)
+            for j, value in sorted(row.items())
         ]
         index = torch.tensor(
             [[i for i, _, _ in triples], [j for _, j, _ in triples]], device=device

@@ -48,6 +48,8 @@ def compile_encoder(
         Of the module. In float64 a spline of degree up to 5 on 50 knots errs by less than 1e-10 of
         its largest value, commonly by 1e-14. In float32 it errs by about 1e-5: x itself, and the
         offsets that hold the knots, have seven digits. Steep pieces of triangulations lose more.
+        Gaps at knots of up to 1e-10 of the pieces' size count as rounding of the input and are
+        closed; their sum, ``report.jump``, adds to the error.
 
     Returns
     -------
@@ -58,7 +60,8 @@ def compile_encoder(
     ------
     ValueError
         If ``f`` is discontinuous, has unsorted knots, coefficients that are not finite or an
-        extrapolation that ``outside`` contradicts, or is none of the above.
+        extrapolation that ``outside`` contradicts, or is none of the above; or if a weight is too
+        large for ``dtype``, or this is no floating-point dtype.
     """
     if outside not in ("error", "extend"):
         raise ValueError(f'outside is {outside!r}; it needs to be "error" or "extend"')
@@ -98,7 +101,8 @@ def compile_decoder(
     Raises
     ------
     ValueError
-        If a row depends on a later token, or an entry is not max-definable.
+        If a row depends on a later token, an entry is not max-definable, or a weight is too large
+        for ``dtype``.
     """
     return _from_expressions(f, causal=True, networks=True, dtype=dtype, device=device)
 

@@ -26,7 +26,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
-from .expression import Expression
+from .expression import Expression, float_maker, rational, whole_number
 from .program import ONE, ZERO, Form, Program
 from .schedule import Affine, network_layers
 from .symbolic import sympy
@@ -34,6 +34,7 @@ from .symbolic import sympy
 __all__ = ["chen_bound", "cpwl_network", "difference_of_convex", "reduce_maximum"]
 
 AffineFunction = tuple[Fraction, ...]  # slopes, then the constant
+LARGEST = 20_000  # affine functions in an intermediate form
 
 
 # --- interpolation on triangulations --------------------------------------------------------------
@@ -432,9 +433,9 @@ def reduce_maximum(functions: list[AffineFunction]) -> dict[frozenset[int], int]
     ValueError
         If there is no function, or their lengths differ.
     """
-    if not functions or any(len(f) != len(functions[0]) for f in functions):
-        raise ValueError("functions need to be one or more, all of the same length")
-    functions = [tuple(map(Fraction, f)) for f in functions]
+    if not functions or not functions[0] or any(len(f) != len(functions[0]) for f in functions):
+        raise ValueError("functions need to be one or more, all of the same length, 1 or more")
+    functions = [tuple(rational(v, "a coefficient") for v in f) for f in functions]
     limit = len(functions[0])  # n + 1
     best: dict[tuple, int] = {}
     for i, f in enumerate(functions):  # of equal slopes the largest constant remains
@@ -482,8 +483,9 @@ def _dependence(functions, places) -> tuple[list[int], list[int]]:
 def difference_of_convex(f: Expression) -> tuple[list[AffineFunction], list[AffineFunction]]:
     r"""Affine functions with :math:`f = \max_i a_i - \max_j b_j`, exactly.
 
-    Sums add all pairs, and :math:`\max(g - h, g' - h') = \max(g + h', g' + h) - (h + h')`: the
-    number of functions may grow exponentially with the expression.
+    Sums add all pairs, and :math:`\max(g - h, g' - h') = \max(g + h', g' + h) - (h + h')`. In one
+    variable only functions that are the largest somewhere are kept; in several, their number may
+    grow exponentially with the expression.
 
     Parameters
     ----------
@@ -498,8 +500,11 @@ def difference_of_convex(f: Expression) -> tuple[list[AffineFunction], list[Affi
     Raises
     ------
     ValueError
-        If the expression has products or more than one token.
+        If ``f`` is no expression, has products or more than one token, or needs more than 20 000
+        functions on the way.
     """
+    if not isinstance(f, Expression):
+        raise ValueError(f"f is a {type(f).__name__}; it needs to be an expression")
     if f.shape is not None and f.shape[0] != 1:
         raise ValueError(f"f is in variables{f.shape}; a piecewise-linear network needs one token")
     if f.degree() > 1:
@@ -508,6 +513,8 @@ def difference_of_convex(f: Expression) -> tuple[list[AffineFunction], list[Affi
     unit = tuple(ZERO for _ in range(d + 1))
 
     def plus(a: set, b: set) -> set:
+        if len(a) * len(b) > 25 * LARGEST:
+            raise ValueError(f"f needs more than {LARGEST} affine functions on the way")
         return _reduced({tuple(x + y for x, y in zip(p, q, strict=True)) for p in a for q in b})
 
     class Pair:
@@ -548,7 +555,24 @@ def _reduced(functions: set) -> set:
     best: dict[tuple, Fraction] = {}
     for f in functions:
         best[f[:-1]] = max(f[-1], best.get(f[:-1], f[-1]))
+    if best and len(next(iter(best))) == 1:
+        best = _upper_envelope(best)
+    if len(best) > LARGEST:
+        raise ValueError(f"f needs more than {LARGEST} affine functions on the way")
     return {(*slopes, constant) for slopes, constant in best.items()}
+
+
+def _upper_envelope(best: dict[tuple, Fraction]) -> dict[tuple, Fraction]:
+    """Functions of one variable that are the largest somewhere: the upper hull of (slope, constant)."""
+    kept: list[tuple[Fraction, Fraction]] = []
+    for (slope,), constant in sorted(best.items()):
+        while len(kept) > 1:
+            (a, b), (c, d) = kept[-2:]
+            if (d - b) * (slope - a) > (constant - b) * (c - a):
+                break
+            kept.pop()
+        kept.append((slope, constant))
+    return {(slope,): constant for slope, constant in kept}
 
 
 def cpwl_network(f: Any, *, dtype: torch.dtype = torch.float64) -> nn.Sequential:
@@ -573,7 +597,7 @@ def cpwl_network(f: Any, *, dtype: torch.dtype = torch.float64) -> nn.Sequential
     Raises
     ------
     ValueError
-        If ``f`` is something else, or has products.
+        If ``f`` is something else, or has products, or a weight does not fit ``dtype``.
     """
     if isinstance(f, Expression):
         if f.shape is None:
@@ -611,13 +635,14 @@ def cpwl_network(f: Any, *, dtype: torch.dtype = torch.float64) -> nn.Sequential
 
 
 def _linear(affine: Affine, columns: int, dtype: torch.dtype) -> nn.Linear:
+    to_float = float_maker(dtype)
     linear = nn.Linear(columns, len(affine.rows), dtype=dtype)
     with torch.no_grad():
         linear.weight.zero_()
         for i, row in enumerate(affine.rows):
             for j, value in row.items():
-                linear.weight[i, j] = float(value)
-        linear.bias.copy_(torch.tensor([float(c) for c in affine.constants], dtype=dtype))
+                linear.weight[i, j] = to_float(value)
+        linear.bias.copy_(torch.tensor([to_float(c) for c in affine.constants], dtype=dtype))
     return linear
 
 
@@ -634,12 +659,17 @@ def chen_bound(pieces: int, distinct: int) -> int:
     pieces, distinct
         q and k, with 1 ≤ k ≤ q.
 
+    Returns
+    -------
+    int
+
     Raises
     ------
     ValueError
         If they are not 1 ≤ distinct ≤ pieces.
     """
-    if not 1 <= distinct <= pieces:
+    pieces, distinct = whole_number(pieces, "pieces", 1), whole_number(distinct, "distinct", 1)
+    if distinct > pieces:
         raise ValueError(
             f"distinct is {distinct}, pieces is {pieces}; it needs 1 ≤ distinct ≤ pieces"
         )

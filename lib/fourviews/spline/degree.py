@@ -12,7 +12,7 @@ from torch import nn
 from ..attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
 from .encoder import CompiledEncoder
 from .exact import ExactForward, Rows
-from .expression import Expression
+from .expression import Expression, whole_number
 
 __all__ = ["degree", "measured_degree", "transformer_degree"]
 
@@ -42,6 +42,7 @@ def degree(module: nn.Module | Expression, *, input: int = 1, memory: int = 1) -
     ValueError
         For softmax attention, layer norms and unknown modules: they are no splines.
     """
+    input, memory = whole_number(input, "input"), whole_number(memory, "memory")
     if isinstance(module, Expression):
         return input * module.degree()
     if isinstance(module, CompiledEncoder):
@@ -84,15 +85,22 @@ def transformer_degree(encoder_layers: int, decoder_layers: int) -> int:
     the memory's degree :math:`3^s`; so :math:`D_t = 3 D_{t-1} + 2 \cdot 3^s` with :math:`D_0 = 1`,
     that is :math:`D_t + 3^s = 3^t (1 + 3^s)`. For s = 0, t = 1 this is 5 (theorem 3.3 (vi)).
 
+    Parameters
+    ----------
+    encoder_layers, decoder_layers
+        s and t.
+
+    Returns
+    -------
+    int
+
     Raises
     ------
     ValueError
-        If a number is negative.
+        If a number is negative, or not whole.
     """
-    for name, number in (("encoder_layers", encoder_layers), ("decoder_layers", decoder_layers)):
-        if number < 0:
-            raise ValueError(f"{name} is {number}; it needs to be 0 or more")
-    s, t = encoder_layers, decoder_layers
+    s = whole_number(encoder_layers, "encoder_layers")
+    t = whole_number(decoder_layers, "decoder_layers")
     return 3 ** (s + t) + 3**t - 3**s
 
 
@@ -147,15 +155,17 @@ def measured_degree(
     ------
     ValueError
         If the differences beyond ``limit`` do not vanish, the line starts on the boundary of a sign
-        class, or ``moving`` is unknown.
+        class, the module needs another shape, or ``moving`` is unknown.
     """
     if moving not in ("both", "input", "memory"):
         raise ValueError(f'moving is {moving!r}; it needs to be "both", "input" or "memory"')
     if limit is None:
         read = 1 if encoder is None else degree(encoder)
         limit = degree(module, memory=read)
-    if lines < 1:
-        raise ValueError(f"lines is {lines}; it needs to be 1 or more")
+    whole_number(limit, "limit"), whole_number(lines, "lines", 1)
+    for name, size in (("shape", shape), ("memory_shape", memory_shape)):
+        for side in size or ():
+            whole_number(side, f"a side of {name}", 1)
     generator = random.Random(seed)
     return max(
         _on_a_line(module, shape, memory_shape, encoder, moving, causal, limit, generator)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..attention import EncoderBlock, FeedForward, MultiHeadAttention
 from .affine import AffineMap
-from .expression import exact_matrix
+from .expression import exact_matrix, float_maker
 from .schedule import Affine, Heads, Layer
 
 __all__ = ["CompiledEncoder", "Report"]
@@ -45,7 +45,8 @@ class Report:
     source_monomials
         Different monomials among them.
     jump
-        Sum of the gaps at knots that were closed (rounding of the input's coefficients).
+        Sum of the gaps at knots that were closed (rounding of the input's coefficients), of the
+        output that has the largest; the encoder differs from the input by no more, besides rounding.
     """
 
     layers: int
@@ -302,8 +303,21 @@ class CompiledEncoder(nn.Module):
     def exact(self, x: Any) -> list[list[Fraction]]:
         """The same map in rational arithmetic: s rows of d numbers in, s rows of r out.
 
-        The domain is not checked. A number, or a row of d numbers for one token, may stand for the
-        matrix.
+        The domain is not checked.
+
+        Parameters
+        ----------
+        x
+            s rows of d numbers. A number, or a row of d numbers for one token, may stand for them.
+
+        Returns
+        -------
+        list of list of Fraction
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has another shape, or a number that is not finite.
         """
         rows = exact_matrix(x, self.tokens, self.d_model)
         for layer in self.layers:
@@ -315,6 +329,16 @@ class CompiledEncoder(nn.Module):
 
         The list is an :class:`torch.nn.Sequential` of :class:`~fourviews.attention.EncoderBlock`
         with ``residual=False, norm=None``; a decoder passes ``causal=True`` to each block.
+
+        Parameters
+        ----------
+        dtype
+            Of the weights; this encoder's if left out.
+
+        Raises
+        ------
+        ValueError
+            If a weight is too large for ``dtype``, or this is no floating-point dtype.
         """
         dtype = self._like.dtype if dtype is None else dtype
         blocks, columns = [], self.d_model
@@ -392,6 +416,7 @@ class _CausalBlock(EncoderBlock):
 
 def _dense_block(layer: Layer, columns: int, tokens: int, causal: bool, dtype) -> EncoderBlock:
     heads = layer.heads
+    to_float = float_maker(dtype)
     count = len(heads.token)
     widths = [heads.head_of_value.count(h) for h in range(count)]
     d_value = max(widths)
@@ -422,18 +447,18 @@ def _dense_block(layer: Layer, columns: int, tokens: int, causal: bool, dtype) -
                 ),
             ):
                 for column, value in row.rows[h].items():
-                    weight[h, column, 0] = float(value)
-                offset[h, :, 0] = 0 if place is not None else float(row.constants[h])
+                    weight[h, column, 0] = to_float(value)
+                offset[h, :, 0] = 0 if place is not None else to_float(row.constants[h])
                 if place is not None:
-                    offset[h, place, 0] = float(row.constants[h])
+                    offset[h, place, 0] = to_float(row.constants[h])
         for v, h in enumerate(heads.head_of_value):
             e = seen[h]
             seen[h] += 1
             for column, value in heads.value.rows[v].items():
-                attention.weight_v[h, column, e] = float(value)
+                attention.weight_v[h, column, e] = to_float(value)
             gated = heads.gate[h] == "value" and heads.token[h] is not None
             where = heads.token[h] if gated else slice(None)
-            attention.offset_v[h, where, e] = float(heads.value.constants[v])
+            attention.offset_v[h, where, e] = to_float(heads.value.constants[v])
             attention.weight_o[h, e, v] = 1
     network = FeedForward(
         len(heads.head_of_value), len(layer.hidden.rows), len(layer.output.rows), dtype=dtype
@@ -443,8 +468,8 @@ def _dense_block(layer: Layer, columns: int, tokens: int, causal: bool, dtype) -
             linear.weight.zero_()
             for i, row in enumerate(affine.rows):
                 for j, value in row.items():
-                    linear.weight[i, j] = float(value)
-            linear.bias.copy_(torch.tensor([float(c) for c in affine.constants], dtype=dtype))
+                    linear.weight[i, j] = to_float(value)
+            linear.bias.copy_(torch.tensor([to_float(c) for c in affine.constants], dtype=dtype))
     kind = _CausalBlock if causal else EncoderBlock
     return kind(attention, network, norm=None, residual=False)
 

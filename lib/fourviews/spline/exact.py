@@ -35,7 +35,14 @@ class ExactForward:
     def __call__(
         self, module: nn.Module, x: Rows, memory: Rows | None = None, causal: bool = False
     ) -> Rows:
+        if not x:
+            raise ValueError("the input has no token; it needs one or more")
         if isinstance(module, CompiledEncoder):
+            if len(x) != module.tokens or any(len(row) != module.d_model for row in x):
+                raise ValueError(
+                    f"the input is {len(x)} × {len(x[0])}; the encoder needs"
+                    f" {module.tokens} × {module.d_model}"
+                )
             for layer in module.layers:
                 x = exact_layer(layer, x, module.causal, self.relu, self.number)
             return x
@@ -83,6 +90,10 @@ class ExactForward:
         return x
 
     def _affine(self, x: Rows, weight: Tensor, *offsets: Tensor | None) -> Rows:
+        if any(len(row) != weight.shape[0] for row in x):
+            raise ValueError(
+                f"the input has tokens of {len(x[0])} numbers; a layer needs {weight.shape[0]}"
+            )
         columns = [[Fraction(v) for v in column] for column in weight.detach().T.tolist()]
         out = []
         for i, row in enumerate(x):

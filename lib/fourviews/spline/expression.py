@@ -21,6 +21,9 @@ from torch import Tensor
 
 __all__ = ["Expression", "exact_matrix", "maximum", "minimum", "rational", "variables"]
 
+PRINTED = 1000  # subexpressions that are written out
+PRINTED_DEPTH = 50
+
 
 def rational(value: Any, name: str = "value") -> Fraction:
     """The exact rational number that an int, a float or a Fraction stands for.
@@ -41,8 +44,8 @@ def rational(value: Any, name: str = "value") -> Fraction:
     ValueError
         If it is no real number, or not finite.
     """
-    if isinstance(value, (np.generic, Tensor)) or (
-        isinstance(value, np.ndarray) and not value.ndim
+    if isinstance(value, np.generic) or (
+        isinstance(value, (np.ndarray, Tensor)) and math.prod(value.shape) == 1
     ):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, (numbers.Rational, float)):
@@ -54,6 +57,33 @@ def rational(value: Any, name: str = "value") -> Fraction:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} is {value}; it needs to be finite")
     return Fraction(value)
+
+
+def whole_number(value: Any, name: str, least: int = 0) -> int:
+    """``value`` itself, if it is an integer that is large enough; ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ValueError(f"{name} is {value!r}; it needs to be a whole number, {least} or more")
+    return int(value)
+
+
+def float_maker(dtype: Any) -> Callable[[Any], float]:
+    """From exact numbers to floats, with an error where one is too large for the dtype."""
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype is {dtype!r}; it needs to be a floating-point dtype of torch")
+    largest = torch.finfo(dtype).max
+
+    def convert(value):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if abs(number) > largest:
+            exact = Fraction(value)
+            size = exact.numerator.bit_length() - exact.denominator.bit_length()
+            raise ValueError(f"a coefficient of about 2^{size} is too large for {dtype}")
+        return number
+
+    return convert
 
 
 def exact_matrix(x: Any, s: int, d: int) -> list[list[Fraction]]:
@@ -217,9 +247,13 @@ class Expression:
             raise ValueError(
                 f"the power {exponent!r} of {self} is not max-definable; it needs a natural number"
             )
-        result = Expression.of(1)
-        for _ in range(int(exponent)):
-            result = result * self
+        result, square = Expression.of(1), self
+        exponent = int(exponent)
+        while exponent:
+            if exponent % 2:
+                result = result * square
+            exponent //= 2
+            square = square * square if exponent else square
         return result
 
     def __rpow__(self, base):
@@ -234,7 +268,13 @@ class Expression:
             " use spline.maximum or spline.minimum"
         )
 
-    __lt__ = __le__ = __gt__ = __ge__ = __mod__ = __floordiv__ = _compare
+    __lt__ = __le__ = __gt__ = __ge__ = _compare
+
+    def _step(self, *_):
+        raise ValueError(f"rounding or a remainder of {self} is not max-definable: it jumps")
+
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = _step
+    __round__ = __trunc__ = __floor__ = __ceil__ = _step
 
     def __bool__(self):
         raise ValueError(f"{self} has no truth value: branches on it are not max-definable")
@@ -256,7 +296,7 @@ class Expression:
             values = [torch.as_tensor(v, dtype=x.dtype, device=x.device) for v in values]
             return torch.stack(torch.broadcast_tensors(*values)).amax(0)
 
-        result = self.fold(lambda i, j: x[..., i, j], largest, float)
+        result = self.fold(lambda i, j: x[..., i, j], largest, float_maker(x.dtype))
         return result if isinstance(result, Tensor) else x.new_full(x.shape[:-2], result)
 
     def fold(
@@ -317,16 +357,32 @@ class Expression:
         return done[self]
 
     def __repr__(self) -> str:
+        """Written out, with … where it is long: shared subexpressions can make it exponential."""
+        return self._written([PRINTED], 0)
+
+    def _written(self, left: list[int], depth: int) -> str:
+        left[0] -= 1
+        if left[0] < 0 or depth > PRINTED_DEPTH:
+            return "…"
         if self.kind == "variable":
             return "x[{}, {}]".format(*self.terms)
+        parts = []
+        for entry in self.terms:
+            if left[0] <= 0:
+                parts.append("…")
+                break
+            term, number = (entry, 1) if self.kind == "maximum" else entry
+            text = term._written(left, depth + 1)
+            if self.kind == "product":
+                text = f"({text})" if term.kind == "sum" else text
+                text += f"^{number}" if number > 1 else ""
+            elif number != 1:
+                text = f"{number}·{text}"
+            parts.append(text)
         if self.kind == "maximum":
-            return f"max({', '.join(map(repr, self.terms))})"
+            return f"max({', '.join(parts)})"
         if self.kind == "product":
-            return "·".join(
-                (f"({t!r})" if t.kind == "sum" else repr(t)) + (f"^{e}" if e > 1 else "")
-                for t, e in self.terms
-            )
-        parts = [("" if c == 1 else f"{c}·") + repr(t) for t, c in self.terms]
+            return "·".join(parts)
         return " + ".join(parts + [str(self.constant)] * (bool(self.constant) or not parts))
 
 
@@ -359,11 +415,9 @@ def variables(s: int, d: int) -> np.ndarray:
     Raises
     ------
     ValueError
-        If a size is not positive.
+        If a size is no positive whole number.
     """
-    for name, size in (("s", s), ("d", d)):
-        if size < 1:
-            raise ValueError(f"{name} is {size}; it needs to be 1 or more")
+    s, d = whole_number(s, "s", 1), whole_number(d, "d", 1)
     matrix = np.empty((s, d), dtype=object)
     for i in range(s):
         for j in range(d):
@@ -373,6 +427,15 @@ def variables(s: int, d: int) -> np.ndarray:
 
 def maximum(*arguments: Any) -> Any:
     """The largest of its arguments: expressions, numbers, or arrays of them (entrywise).
+
+    Parameters
+    ----------
+    *arguments
+        One or more; arrays are broadcast.
+
+    Returns
+    -------
+    Expression or numpy.ndarray
 
     Raises
     ------
@@ -400,12 +463,18 @@ def maximum(*arguments: Any) -> Any:
     if constant is not None:
         found[Expression.of(constant)] = None
     if len(found) == 1:
-        return next(iter(found))
+        # A constant stays a function of the variables that it was made of.
+        return (
+            next(iter(found)) if constant is None else Expression._make("sum", (), shape, constant)
+        )
     return Expression._make("maximum", tuple(sorted(found, key=lambda part: part._number)), shape)
 
 
 def minimum(*arguments: Any) -> Any:
-    r"""The smallest of its arguments, :math:`\min(a, b) = -\max(-a, -b)`; see :func:`maximum`."""
+    r"""The smallest of its arguments, :math:`\min(a, b) = -\max(-a, -b)`.
+
+    Parameters, result and errors as for :func:`maximum`.
+    """
     if not arguments:
         raise ValueError("minimum has no argument; it needs one or more")
     negated = [-(a if isinstance(a, np.ndarray) else Expression.of(a)) for a in arguments]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import groupby
 from typing import Any
 
 from .expression import Expression, exact_matrix, maximum, minimum, variables
@@ -98,9 +99,11 @@ def normal_form(f: Expression) -> NormalForm:
     Raises
     ------
     ValueError
-        If ``f`` has no variable, or an intermediate form has more than 20 000 polynomials: forms
-        may grow exponentially.
+        If ``f`` is no expression or has no variable, or an intermediate form has more than 20 000
+        polynomials: forms may grow exponentially.
     """
+    if not isinstance(f, Expression):
+        raise ValueError(f"f is a {type(f).__name__}; it needs to be an expression")
     if f.shape is None:
         raise ValueError("f has no variable; take them from spline.variables(s, d)")
     sp = sympy()
@@ -126,15 +129,22 @@ class _Lattice:
         return value if isinstance(value, _Element) else _Element(self, (frozenset([value]),))
 
     def simplified(self, sets) -> tuple:
-        if sum(map(len, sets)) > LARGEST:
-            raise ValueError(f"the normal form has more than {LARGEST} polynomials on the way")
+        self.check(sum(map(len, sets)))
         # A minimum over more polynomials is smaller, and adds nothing to the maximum.
-        unique = sorted(set(sets), key=len)
         kept: list[frozenset] = []
-        for one in unique:
-            if not any(other <= one for other in kept):
-                kept.append(one)
+        for _, same in groupby(sorted(set(sets), key=len), key=len):
+            smaller = len(kept)
+            kept += [one for one in same if not any(kept[i] <= one for i in range(smaller))]
         return tuple(kept)
+
+    @staticmethod
+    def check(count: int, bound: int = LARGEST) -> None:
+        if count > bound:
+            raise ValueError(f"the normal form has more than {bound} polynomials on the way")
+
+    def check_pairs(self, sets, others) -> None:
+        """Before all pairs are formed; many may be equal."""
+        self.check(sum(map(len, sets)) * sum(map(len, others)), 10 * LARGEST)
 
     def largest(self, elements) -> _Element:
         return _Element(self, self.simplified([s for e in elements for s in e.sets]))
@@ -142,6 +152,7 @@ class _Lattice:
     def smallest(self, elements) -> _Element:
         sets = elements[0].sets
         for other in elements[1:]:
+            self.check(len(sets) * len(other.sets), 10 * LARGEST)
             sets = self.simplified([a | b for a in sets for b in other.sets])
         return _Element(self, sets)
 
@@ -157,6 +168,7 @@ class _Element:
         return next(iter(self.sets[0])) if only else None
 
     def __add__(self, other):
+        self.lattice.check_pairs(self.sets, other.sets)
         return _Element(
             self.lattice,
             self.lattice.simplified(
@@ -175,6 +187,7 @@ class _Element:
 
     def times_all(self, sets) -> _Element:
         """Product of two forms whose polynomials are all nowhere negative."""
+        self.lattice.check_pairs(self.sets, sets)
         products = [frozenset(p * q for p in a for q in b) for a in self.sets for b in sets]
         return _Element(self.lattice, self.lattice.simplified(products))
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .expression import Expression, exact_matrix, variables
+from .expression import Expression, exact_matrix, variables, whole_number
 
 __all__ = [
     "PiecewisePolynomial",
@@ -47,6 +47,8 @@ class SignPartition:
         for place, polynomial in enumerate(self.polynomials):
             _check_polynomial(polynomial, f"polynomial {place}")
         shapes = {p.shape for p in self.polynomials if p.shape is not None}
+        if not shapes:
+            raise ValueError("the polynomials have no variable; take them from spline.variables")
         if len(shapes) != 1:
             raise ValueError(
                 f"the polynomials are in variables{sorted(shapes)}; they need the same"
@@ -127,7 +129,10 @@ class SignPartition:
 
 
 class PiecewisePolynomial:
-    r"""A spline on a sign partition: one polynomial for every class (definition 2.2).
+    r"""One polynomial for every class of a sign partition (definition 2.2).
+
+    It is a spline if it is continuous; whether it is, is not decided here. Classes without a piece
+    are outside of its domain.
 
     Parameters
     ----------
@@ -141,7 +146,8 @@ class PiecewisePolynomial:
     Raises
     ------
     ValueError
-        If a sign vector has a wrong length or is given twice, or a value is no polynomial.
+        If there is no piece, a sign vector has a wrong length or is given twice, or a value is no
+        polynomial.
     """
 
     def __init__(self, partition: SignPartition, pieces: Mapping[tuple, Any]):
@@ -149,8 +155,14 @@ class PiecewisePolynomial:
         b = len(partition.polynomials)
         self.pieces: dict[Signs, np.ndarray] = {}
         self.value_shape: tuple[int, ...] | None = None
+        if not pieces:
+            raise ValueError("pieces is empty; it needs one or more")
         for signs, value in pieces.items():
-            if len(signs) != b or any(sign not in (-1, 0, 1, None) for sign in signs):
+            if (
+                not isinstance(signs, tuple)
+                or len(signs) != b
+                or any(sign not in (-1, 0, 1, None) for sign in signs)
+            ):
                 raise ValueError(f"the sign vector {signs} needs {b} entries −1, 0, 1 or None")
             values = np.asarray(value, dtype=object)
             if self.value_shape is None:
@@ -222,10 +234,21 @@ def _check_polynomial(expression: Expression, name: str) -> None:
 def triangulation_partition(points: Any, simplices: Any) -> SignPartition:
     """Lines whose sign classes refine a triangulation of the plane: all lines through edges.
 
+    Parameters
+    ----------
+    points
+        ``(n, 2)``, as of ``scipy.spatial.Delaunay``.
+    simplices
+        Three places in ``points`` each.
+
+    Returns
+    -------
+    SignPartition
+
     Raises
     ------
     ValueError
-        If the points are not in the plane.
+        If the points are not in the plane, or a simplex is no triangle of three of them.
     """
     points = np.asarray(points)
     if points.ndim != 2 or points.shape[1] != 2:
@@ -233,6 +256,11 @@ def triangulation_partition(points: Any, simplices: Any) -> SignPartition:
     x, y = variables(1, 2)[0]
     lines: dict[Expression, None] = {}
     for simplex in simplices:
+        corners = [int(place) for place in simplex]
+        if len(corners) != 3 or not all(0 <= place < len(points) for place in corners):
+            raise ValueError(f"the simplex {corners} needs three places in {len(points)} points")
+        if len({tuple(points[place].tolist()) for place in corners}) < 3:
+            raise ValueError(f"the simplex {corners} has two equal corners")
         for i in range(3):
             p, q = (points[simplex[(i + k) % 3]].tolist() for k in (0, 1))
             (a, b), (c, d) = sorted([p, q])
@@ -250,12 +278,20 @@ def sum_and_composition_parameters(n: int, d: int) -> tuple[int, int]:
     :math:`n d^n`. As a composition of d linear layers with d − 1 activations of one parameter a
     neuron between them: :math:`d n^2 + (d - 1) n`.
 
+    Parameters
+    ----------
+    n, d
+        1 or more.
+
+    Returns
+    -------
+    tuple of int
+        Of the sum, of the composition.
+
     Raises
     ------
     ValueError
-        If a number is not positive.
+        If a number is no positive whole number.
     """
-    for name, number in (("n", n), ("d", d)):
-        if number < 1:
-            raise ValueError(f"{name} is {number}; it needs to be 1 or more")
+    n, d = whole_number(n, "n", 1), whole_number(d, "d", 1)
     return n * d**n, d * n * n + (d - 1) * n

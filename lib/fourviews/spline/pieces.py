@@ -65,12 +65,19 @@ def pieces(module: nn.Module | Expression, segment: tuple[Any, Any]) -> list[Pie
     Raises
     ------
     ValueError
-        If the module is no spline, or the matrices do not have the same shape.
+        If the module is no spline, or the matrices do not have the same shape, or not the module's.
     """
     sp = sympy()
+    if not isinstance(segment, (tuple, list)) or len(segment) != 2:
+        raise ValueError(f"segment is {segment!r}; it needs to be two matrices")
     start, stop = (_matrix(end) for end in segment)
     if [len(row) for row in start] != [len(row) for row in stop]:
         raise ValueError("the segment's ends have different shapes; they need the same")
+    if isinstance(module, Expression) and module.shape not in (None, (len(start), len(start[0]))):
+        raise ValueError(
+            f"the segment's ends are {len(start)} × {len(start[0])}; the expression is in"
+            f" variables{module.shape}"
+        )
     ring, parameter = sp.polys.rings.ring("lambda", sp.QQ)
     number = lambda value: sp.QQ(value.numerator, value.denominator)  # noqa: E731
     line = [

@@ -11,6 +11,11 @@ finitely many polynomials. It is
   on pairs of symmetric 5 × 5 matrices, with a proof by hand and one in Lean, and others from 5
   variables on.
 
+Together with theorem 3.8 of Lai, Lim and Liu (2024) this orders the functions strictly: splines on
+partitions by hyperplanes, then ReLU encoders, which are the max-definable functions, then splines.
+The first step is strict by :math:`\max(x_1^2 - x_2, 0)`, which bends along a parabola, the second by
+:func:`counterexample`; for n ≤ 2 the last two agree.
+
 As of this writing the preprint is not refereed; :func:`twin_points` lets one check its heart in
 rational arithmetic.
 """
@@ -23,7 +28,7 @@ from fractions import Fraction
 from typing import Any
 
 from .cpwl import inverse
-from .expression import Expression, maximum, minimum, variables
+from .expression import Expression, maximum, minimum, rational, variables, whole_number
 from .symbolic import sympy
 
 __all__ = [
@@ -63,12 +68,19 @@ class Counterexample:
 
     It is continuous: where h > 0, every row of P is strictly diagonally dominant, since
     :math:`P_{ii} > 4 |P_{ij}|` for its four other entries; so P and X are invertible, and the sign
-    of det X is locally constant there. It is a spline of degree 5 on 30 variables (quadratic
+    of det X is locally constant there. For size 5 it is a spline of degree 5 on 30 variables (quadratic
     pieces, cut by forty quadratic polynomials, their differences and one determinant), and it is no
     maximum of minima of polynomials: no ReLU encoder computes it.
     """
 
     size: int = 5
+
+    def __post_init__(self) -> None:
+        if not 2 <= whole_number(self.size, "size") <= 5:
+            raise ValueError(
+                f"size is {self.size}; the function is continuous for sizes from 2 to 5, where a row"
+                " of P has no more than four other entries"
+            )
 
     def labels(self, X: Any, Y: Any) -> list[Any]:
         """The forty quadratic forms, for matrices of numbers, expressions or tensors' entries."""
@@ -106,7 +118,7 @@ class Counterexample:
         return Fraction(int(value.numerator), int(value.denominator))
 
     def _checked(self, name: str, X: Any) -> Matrix:
-        rows = [[Fraction(v) for v in row] for row in X]
+        rows = [[rational(v, f"an entry of {name}") for v in row] for row in X]
         n = self.size
         if len(rows) != n or any(len(row) != n for row in rows):
             raise ValueError(f"{name} needs to be {n} × {n}")
@@ -144,7 +156,13 @@ class Counterexample:
 
 
 def counterexample() -> Counterexample:
-    """The 30-variable function of Lai, Lim and Ren."""
+    """The 30-variable function of Lai, Lim and Ren.
+
+    Returns
+    -------
+    Counterexample
+        Of size 5.
+    """
     return Counterexample()
 
 
@@ -179,12 +197,14 @@ def twin_points(
     Raises
     ------
     ValueError
-        If U is not invertible or ε not positive.
+        If U is not 5 × 5 and invertible, or ε not positive.
     """
-    e = Fraction(epsilon)
+    e = rational(epsilon, "epsilon")
     if e <= 0:
         raise ValueError(f"epsilon is {epsilon}; it needs to be positive")
-    rows = [[Fraction(v) for v in row] for row in U]
+    rows = [[rational(v, "an entry of U") for v in row] for row in U]
+    if len(rows) != 5 or any(len(row) != 5 for row in rows):
+        raise ValueError("U needs to be 5 × 5")
     try:
         inverted = inverse(rows)
     except ValueError:

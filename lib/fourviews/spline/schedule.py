@@ -224,18 +224,20 @@ def _attend(heads, state, new, made, program, atoms, pending) -> dict[int, Row]:
         scores[key] = (q, k, token, gate)
         groups.setdefault(key, []).append((atom, value))
     fused: dict[int, Row] = {}
+    readers_of: dict[int, list[tuple[int, Fraction]]] = {}  # atom → places in pending, factors
+    for place, form in enumerate(pending):
+        for atom, factor in form.terms:
+            readers_of.setdefault(atom.number, []).append((place, factor))
     for key, members in groups.items():
         q, k, token, gate = scores[key]
-        numbers = {atom.number: place for place, (atom, _) in enumerate(members)}
         wanted: dict[tuple, list[Form]] = {}
         if len(members) > 1:
-            for form in pending:
-                factors = [ZERO] * len(members)
-                for atom, factor in form.terms:
-                    if atom.number in numbers:
-                        factors[numbers[atom.number]] = factor
-                if any(factors):
-                    wanted.setdefault(tuple(factors), []).append(form)
+            found: dict[int, list[Fraction]] = {}
+            for number, (atom, _) in enumerate(members):
+                for place, factor in readers_of.get(atom.number, ()):
+                    found.setdefault(place, [ZERO] * len(members))[number] = factor
+            for place in sorted(found):
+                wanted.setdefault(tuple(found[place]), []).append(pending[place])
         if wanted and len(wanted) < len(members):
             values = []
             for factors, readers in wanted.items():

@@ -3,6 +3,8 @@ r"""Smoothed attention and networks: softplus in place of ReLU, and softmax, whi
 from __future__ import annotations
 
 import copy
+import math
+import numbers
 from collections.abc import Sequence
 from typing import Literal
 
@@ -114,8 +116,8 @@ def smooth(
     """
     if activation not in ("softplus", "softmax"):
         raise ValueError(f'activation is {activation!r}; it needs to be "softplus" or "softmax"')
-    if not sharpness > 0 or sharpness == float("inf"):
-        raise ValueError(f"sharpness is {sharpness}; it needs to be positive and finite")
+    if not isinstance(sharpness, numbers.Real) or not 0 < sharpness < math.inf:
+        raise ValueError(f"sharpness is {sharpness!r}; it needs to be positive and finite")
     networks = activation == "softplus" if networks is None else networks
     if isinstance(module, CompiledEncoder):
         module = module.dense()
@@ -183,8 +185,26 @@ def smoothing_errors(
 ) -> list[float]:
     """Largest difference between ``module`` and its smoothed copies on ``x``, one a sharpness.
 
-    Parameters, errors as for :func:`smooth`.
+    Parameters
+    ----------
+    module, activation, networks
+        As for :func:`smooth`.
+    x
+        Inputs, one or more.
+    sharpness
+        Several values of β.
+
+    Returns
+    -------
+    list of float
+
+    Raises
+    ------
+    ValueError
+        As for :func:`smooth`, or if ``x`` is empty.
     """
+    if not x.numel():
+        raise ValueError(f"x has shape {tuple(x.shape)}; it needs one input or more")
     with torch.no_grad():
         reference = module(x)
         return [

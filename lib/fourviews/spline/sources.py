@@ -63,8 +63,9 @@ def forms_of(
         f = interpolate.PPoly.from_bernstein_basis(f, f.extrapolate)
     if isinstance(f, (interpolate.PPoly, interpolate.BSpline)):
         _check_outside(f.extrapolate, outside, f)
-        pieces = _from_ppoly(f) if isinstance(f, interpolate.PPoly) else _from_bspline(f)
-        forms, jump = piecewise(program, program.variable(0, 0), pieces, outside == "extend")
+        extend = outside == "extend"
+        pieces = _from_ppoly(f, extend) if isinstance(f, interpolate.PPoly) else _from_bspline(f)
+        forms, jump = piecewise(program, program.variable(0, 0), pieces, extend)
         domain = Box([float(pieces.knots[0])], [float(pieces.knots[-1])])
         return forms, 1, _only(domain, outside), jump, pieces.degree
     if isinstance(f, interpolate.NdBSpline):
@@ -107,10 +108,9 @@ def _check_real(values: np.ndarray, name: str) -> None:
         raise ValueError(f"{name} has {values[where]} at {where}; it needs finite numbers")
 
 
-def _check_sorted(knots: np.ndarray, strictly: bool, name: str) -> None:
+def _check_sorted(knots: np.ndarray, name: str) -> None:
     _check_real(knots, name)
-    steps = np.diff(knots)
-    wrong = steps <= 0 if strictly else steps < 0
+    wrong = np.diff(knots) < 0
     if wrong.any():
         i = int(np.argmax(wrong))
         raise ValueError(
@@ -118,20 +118,39 @@ def _check_sorted(knots: np.ndarray, strictly: bool, name: str) -> None:
         )
 
 
-def _from_ppoly(f: interpolate.PPoly) -> Pieces:
-    _check_sorted(f.x, True, "the breakpoints")
+def _from_ppoly(f: interpolate.PPoly, extend: bool) -> Pieces:
+    _check_sorted(f.x, "the breakpoints")
     _check_real(f.c, "c")
-    knots = [Fraction(float(value)) for value in f.x]
+    x = [Fraction(float(value)) for value in f.x]
     c = np.asarray(f.c, dtype=float).reshape(f.c.shape[0], f.c.shape[1], -1)
     if not c.shape[2]:
         raise ValueError(f"c has shape {f.c.shape}; it needs at least one output")
-    return Pieces(
-        knots,
-        [
-            [[Fraction(value) for value in c[::-1, i, r].tolist()] for i in range(c.shape[1])]
-            for r in range(c.shape[2])
-        ],
+    # SciPy's conversion from B-splines repeats breakpoints: pieces between them have no width.
+    wide = [i for i in range(len(x) - 1) if x[i] < x[i + 1]]
+    if not wide:
+        raise ValueError(f"the breakpoints are all {f.x[0]}; they need an interval between them")
+
+    def piece(i: int, r: int) -> list[Fraction]:
+        return [Fraction(value) for value in c[::-1, i, r].tolist()]
+
+    pieces = Pieces(
+        [x[i] for i in wide] + [x[-1]],
+        [[piece(i, r) for i in wide] for r in range(c.shape[2])],
     )
+    # SciPy goes on with the outermost piece, and takes the value at the last breakpoint from it.
+    ends = [(len(x) - 2, wide[-1], len(c) if extend else 1)] + [(0, wide[0], len(c))] * extend
+    for outer, inner, terms in ends:
+        width = x[inner + 1] - x[inner]
+        for r in range(c.shape[2]):
+            p = _scaled(piece(outer, r), width)
+            q = _scaled(_shifted(piece(inner, r), x[outer] - x[inner]), width)
+            size = sum(map(abs, q), ZERO)
+            if any(abs(a - b) > GAP * size for a, b in zip(p[:terms], q, strict=False)):
+                raise ValueError(
+                    f"piece {outer} has no width, and its polynomial for output {r} is not that of"
+                    f" piece {inner}: f jumps at {f.x[outer]}, or beyond it"
+                )
+    return pieces
 
 
 def _multiply_linear(p: list[Fraction], constant: Fraction, slope: Fraction) -> list[Fraction]:
@@ -177,7 +196,7 @@ def basis_pieces(t: list[Fraction], k: int) -> tuple[list[Fraction], list[dict[i
 
 
 def _knots_of(t: np.ndarray, k: int, n: int, name: str) -> list[Fraction]:
-    _check_sorted(t, False, name)
+    _check_sorted(t, name)
     if len(t) != n + k + 1 or n < k + 1 or t[k] >= t[n]:
         raise ValueError(
             f"{name} are {len(t)} for {n} coefficients of degree {k}; they need to be {n + k + 1},"
@@ -269,8 +288,9 @@ def _scaled(p: list[Fraction], h: Fraction) -> list[Fraction]:
 
 
 def _check_continuous(pieces: Pieces, widths: list[Fraction], name: str) -> float:
-    total = ZERO
+    totals = []
     for r, f in enumerate(pieces.coefficients):
+        total = ZERO
         for i in range(len(f) - 1):
             end, start = _value(f[i], widths[i]), f[i + 1][0]
             gap = abs(end - start)
@@ -280,8 +300,9 @@ def _check_continuous(pieces: Pieces, widths: list[Fraction], name: str) -> floa
                     f"{name} is discontinuous: output {r} jumps from {float(end)} to"
                     f" {float(start)} at {float(pieces.knots[i + 1])}"
                 )
-            total = max(total, gap) if r else total + gap
-    return float(total)
+            total += gap
+        totals.append(total)
+    return float(max(totals))
 
 
 # --- tensor products ------------------------------------------------------------------------------

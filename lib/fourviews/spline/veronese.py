@@ -12,7 +12,7 @@ import torch
 from ..attention import EncoderBlock, FeedForward, MultiHeadAttention
 from .compile import compile_encoder
 from .encoder import CompiledEncoder
-from .expression import Expression, maximum, minimum, variables
+from .expression import Expression, maximum, minimum, variables, whole_number
 from .normal_form import normal_form
 
 __all__ = ["linear_after_veronese", "monomials", "network_block", "veronese", "veronese_encoder"]
@@ -25,14 +25,22 @@ def monomials(n: int, k: int) -> list[Exponents]:
 
     By degree, from 0 on; within one degree the first variables come first.
 
+    Parameters
+    ----------
+    n, k
+        Number of variables, and largest degree.
+
+    Returns
+    -------
+    list of tuple
+        n exponents of each.
+
     Raises
     ------
     ValueError
-        If n or k is negative.
+        If n or k is negative, or not whole.
     """
-    for name, number in (("n", n), ("k", k)):
-        if number < 0:
-            raise ValueError(f"{name} is {number}; it needs to be 0 or more")
+    n, k = whole_number(n, "n"), whole_number(k, "k")
     out = []
     for degree in range(k + 1):
         for chosen in combinations_with_replacement(range(n), degree):
@@ -55,7 +63,13 @@ def veronese(X: np.ndarray | list, k: int) -> np.ndarray:
     -------
     numpy.ndarray
         One entry a monomial, in the order of :func:`monomials`.
+
+    Raises
+    ------
+    ValueError
+        If k is negative, or not whole.
     """
+    k = whole_number(k, "k")
     entries = list(np.asarray(X, dtype=object).flat)
     out = np.empty(comb(len(entries) + k, k), dtype=object)
     for place, exponents in enumerate(monomials(len(entries), k)):
@@ -87,7 +101,13 @@ def veronese_encoder(s: int, d: int, k: int = 2) -> CompiledEncoder:
     -------
     CompiledEncoder
         ``(..., s, d)`` to ``(..., s, C(sd + k, k))``.
+
+    Raises
+    ------
+    ValueError
+        If a number is no positive whole number.
     """
+    whole_number(k, "k", 1)
     return compile_encoder(veronese(variables(s, d), k))
 
 
@@ -107,10 +127,16 @@ def linear_after_veronese(f: Expression) -> tuple[int, Expression]:
     tuple
         k, and ℓ as an expression without products in ``variables(1, C(n + k, k))``, in the order
         of :func:`monomials`.
+
+    Raises
+    ------
+    ValueError
+        As for :func:`normal_form`.
     """
     form = normal_form(f)
     n = form.shape[0] * form.shape[1]
-    k = max(sum(e) for inner in form.polynomials for p in inner for e in p.itermonoms())
+    degrees = (sum(e) for inner in form.polynomials for p in inner for e in p.itermonoms())
+    k = max(degrees, default=0)
     places = {exponents: place for place, exponents in enumerate(monomials(n, k))}
     z = variables(1, len(places))[0]
 
@@ -148,8 +174,11 @@ def network_block(network: FeedForward, tokens: int) -> EncoderBlock:
     Raises
     ------
     ValueError
-        If ``tokens`` is not positive.
+        If ``tokens`` is no positive whole number, or ``network`` no ``FeedForward``.
     """
+    tokens = whole_number(tokens, "tokens", 1)
+    if not isinstance(network, FeedForward):
+        raise ValueError(f"network is a {type(network).__name__}; it needs to be a FeedForward")
     weight = network.hidden.weight
     attention = MultiHeadAttention(
         network.d_model,

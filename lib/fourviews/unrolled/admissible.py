@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from .inputs import check_integer, check_number
+
 __all__ = ["AdmissibleWeight"]
 
 
@@ -48,8 +50,8 @@ class AdmissibleWeight(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        if d < 1:
-            raise ValueError(f"d is {d}; it needs to be at least 1")
+        d = check_integer(d, "d", 1)
+        lower, upper = check_number(lower, "lower"), check_number(upper, "upper")
         if not -float("inf") < lower < upper < float("inf"):
             raise ValueError(f"lower {lower} and upper {upper} need to be finite, lower < upper")
         self.lower, self.upper = float(lower), float(upper)

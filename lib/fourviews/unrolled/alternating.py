@@ -51,6 +51,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .descent import Descent
+from .inputs import check_integer, check_number, check_tensor, check_tokens
 
 __all__ = [
     "AlternatingRun",
@@ -100,9 +101,31 @@ def threshold(
     α or :math:`L_g` goes to 0.  For another fixed ratio :math:`r = \alpha_1/\alpha_2` it tends to
     :math:`1/|1 - r|` only, for :math:`\alpha_1 \to 0` alone to 1, and it does not depend on
     :math:`L_f`: the growth like :math:`1/(\alpha_1\alpha_2L_fL_g)` of Remark 4.2 is not there.
+
+    Raises
+    ------
+    ValueError
+        If a step size is not positive and finite, or the constant negative or not finite.
     """
     a1, a2, lg = (torch.as_tensor(x, dtype=torch.float64) for x in (step_f, step_g, lipschitz_g))
+    for name, x, positive in (
+        ("step_f", a1, True),
+        ("step_g", a2, True),
+        ("lipschitz_g", lg, False),
+    ):
+        if not bool((x.isfinite() & ((x > 0) if positive else (x >= 0))).all()):
+            raise ValueError(f"{name} needs to be finite and {'> 0' if positive else '>= 0'}")
     return a2 / ((a2 - a1).abs() + a1 * a2 * lg)
+
+
+def _check_pair(step: Tensor, Y: Tensor) -> None:
+    check_tokens(step, "step")
+    check_tokens(Y)
+    if step.shape != Y.shape or step.dtype != Y.dtype:
+        raise ValueError(
+            f"step is {tuple(step.shape)} {step.dtype}, Y is {tuple(Y.shape)} {Y.dtype}; they need"
+            " the same shape and dtype"
+        )
 
 
 def orthant_alignment(
@@ -113,10 +136,21 @@ def orthant_alignment(
     The region :math:`T(\kappa)` is where it is at least −κ; it *grows* with κ, to everything at
     κ = 1.  On a face of the orthant (:math:`y_i = 0`, :math:`s_i \ne 0`), where ReLU puts its
     tokens, it does not tend to 0 with the step size.  For s = 0 it is 0.
+
+    Raises
+    ------
+    ValueError
+        If the two are no tokens of the same shape and dtype.
     """
-    size = step.square().sum((-2, -1))
-    lost = torch.minimum(Y.square() - step.square(), torch.zeros_like(Y)).sum((-2, -1))
-    return torch.where(size > 0, lost / torch.where(size > 0, size, 1), 0)
+    _check_pair(step, Y)
+    if step[..., :1, :1].numel() == 0:
+        return step.new_zeros(step.shape[:-2])
+    # In units of the largest entry, so that squares neither overflow nor vanish.
+    largest = step.abs().amax((-2, -1), keepdim=True)
+    unit = torch.where(largest == 0, 1, largest)
+    s, y = step / unit, torch.where(Y.abs() < step.abs(), Y, step) / unit
+    size, lost = s.square().sum((-2, -1)), (y.square() - s.square()).sum((-2, -1))
+    return lost / torch.where(size == 0, 1, size)
 
 
 def orthant_gain(
@@ -126,7 +160,13 @@ def orthant_gain(
 
     It is :math:`2\alpha_2` times what an exact proximal gradient step gains on its model, and at
     least :math:`(1 + \mathfrak D)\|s\|^2`.
+
+    Raises
+    ------
+    ValueError
+        If the two are no tokens of the same shape and dtype.
     """
+    _check_pair(step, Y)
     return torch.where(step <= Y, step.square(), Y * (2 * step - Y)).sum((-2, -1))
 
 
@@ -207,12 +247,22 @@ def alternating_step(
     Raises
     ------
     ValueError
-        If a step size is not positive and finite.
+        If a step size is not positive and finite, a Lipschitz constant negative or NaN, Y no
+        tensor of tokens, or a value or gradient has another shape than :class:`Smooth` demands.
+
+    Where a gradient or an energy is not finite nothing is certified.
     """
-    for name, size in (("step_f", step_f), ("step_g", step_g)):
-        if not 0 < size < float("inf"):
-            raise ValueError(f"{name} is {size}; it needs to be positive and finite")
+    check_tokens(Y)
+    step_f = check_number(step_f, "step_f", 0.0, open=True)
+    step_g = check_number(step_g, "step_g", 0.0, open=True)
     grad_f, grad_g = f.gradient(Y), g.gradient(Y)
+    for name, gradient in (("f", grad_f), ("g", grad_g)):
+        check_tensor(gradient, f"the gradient of {name}")
+        if gradient.shape != Y.shape:
+            raise ValueError(
+                f"the gradient of {name} has shape {tuple(gradient.shape)}; it needs that of Y,"
+                f" {tuple(Y.shape)}"
+            )
     grad_h = grad_f + grad_g
     half = Y - step_f * grad_f
     grad_g_half = g.gradient(half)
@@ -226,18 +276,31 @@ def alternating_step(
         return torch.as_tensor(x, dtype=Y.dtype, device=Y.device)
 
     lipschitz_h = number(f.lipschitz) + number(g.lipschitz) if lipschitz is None else lipschitz
-    fits = (step_g * number(lipschitz_h) <= 1).expand(norms_h.shape)
+    lipschitz_h = number(lipschitz_h)
+    if not bool((lipschitz_h >= 0).all()):
+        raise ValueError("lipschitz is negative or NaN; it needs to be >= 0")
+    fits = (step_g * lipschitz_h <= 1).expand(norms_h.shape)
     limit = threshold(step_f, step_g, g.lipschitz).to(Y).expand(norms_h.shape)
     printed_limit = limit
     values = f.value(Y), g.value(Y), f.value(new), g.value(new)
+    for name, value in zip("fgfg", values, strict=True):
+        check_tensor(value, f"the value of {name}")
+        if value.shape != norms_h.shape:
+            raise ValueError(
+                f"the value of {name} has shape {tuple(value.shape)}; it needs"
+                f" {tuple(norms_h.shape)}, one number for each leading index of Y"
+            )
     before, kappa = values[0] + values[1], torch.zeros_like(norms_h)
+    sound = torch.stack([norms_f, norms_h, norms_noise, *values]).isfinite().all(0)
     inside = torch.ones_like(fits)
     if relu:
         inside = (Y >= 0).all(-1).all(-1)
         kappa = -orthant_alignment(step_g * grad_h, Y)
         limit = limit * (1 - kappa).clamp_min(0).sqrt()
         printed_limit = limit / 2**0.5
-        enough = step_g**2 * norms_noise**2 <= orthant_gain(step_g * grad_h, Y)
+        gain = orthant_gain(step_g * grad_h, Y)
+        enough = step_g**2 * norms_noise**2 <= gain
+        sound = sound & gain.isfinite()
         before = torch.where(inside, before, float("inf"))
     else:
         enough = norms_noise <= norms_h
@@ -249,9 +312,9 @@ def alternating_step(
         return torch.where(norms_h > 0, x / safe, torch.where(x > 0, float("inf"), 0.0))
 
     # From outside of the orthant the energy is infinite and any step lowers it.
-    by_gradient = (fits & (norms_f <= limit * norms_h)) | ~inside
-    by_noise = (fits & enough) | ~inside
-    printed = fits & (norms_noise <= printed_limit * norms_h) & (step_f <= step_g)
+    by_gradient = sound & ((fits & (norms_f <= limit * norms_h)) | ~inside)
+    by_noise = sound & ((fits & enough) | ~inside)
+    printed = sound & fits & (norms_noise <= printed_limit * norms_h) & (step_f <= step_g)
     return AlternatingStep(
         half=half,
         new=new,
@@ -278,7 +341,7 @@ class AlternatingRun:
 
     @property
     def values(self) -> Tensor:
-        """h before the first and after every step, ``(steps + 1, ...)``."""
+        """h before the first and after every step, ``(steps + 1, ...)``; empty without steps."""
         if not self.steps:
             return self.start.new_zeros((0, *self.start.shape[:-2]))
         return torch.stack([self.steps[0].before, *(step.after for step in self.steps)])
@@ -316,10 +379,10 @@ def alternate(
     Raises
     ------
     ValueError
-        If ``steps`` is negative, or as :func:`alternating_step`.
+        If ``steps`` is negative or no integer, or as :func:`alternating_step`.
     """
-    if steps < 0:
-        raise ValueError(f"steps is {steps}; it needs to be 0 or more")
+    check_tokens(Y)
+    steps = check_integer(steps, "steps", 0)
     run = AlternatingRun(Y)
     for _ in range(steps):
         step = alternating_step(f, g, Y, step_f, step_g, relu=relu, lipschitz=lipschitz)

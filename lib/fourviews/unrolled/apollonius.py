@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .inputs import check_number, check_tensor
+
 __all__ = ["Apollonius", "apollonius"]
 
 
@@ -33,7 +35,18 @@ class Apollonius:
     radius: float | None
 
     def contains(self, y: Float[Tensor, "*points d"]) -> Tensor:
-        """Membership by the definition."""
+        """Membership by the definition.
+
+        Raises
+        ------
+        ValueError
+            If the points have another number of coordinates or another dtype.
+        """
+        check_tensor(y, "y")
+        if y.shape[-1:] != self.a.shape or y.dtype != self.a.dtype:
+            raise ValueError(
+                f"y is {tuple(y.shape)} {y.dtype}; it needs (..., {len(self.a)}) {self.a.dtype}"
+            )
         return (y - self.a).norm(dim=-1) <= self.k * (y - self.b).norm(dim=-1)
 
 
@@ -57,10 +70,17 @@ def apollonius(a: Float[Tensor, "d"], b: Float[Tensor, "d"], k: float) -> Apollo
     Raises
     ------
     ValueError
-        If k is negative or not finite.
+        If k is negative or not finite, or a and b are no finite vectors of one length and dtype.
     """
-    if not 0 <= k < float("inf"):
-        raise ValueError(f"k is {k}; it needs to be finite and >= 0")
+    k = check_number(k, "k", 0.0)
+    for name, point in (("a", a), ("b", b)):
+        check_tensor(point, name)
+        if point.ndim != 1 or not bool(point.isfinite().all()):
+            raise ValueError(f"{name} has shape {tuple(point.shape)}; it needs (d,), all finite")
+    if a.shape != b.shape or a.dtype != b.dtype:
+        raise ValueError(
+            f"a is {tuple(a.shape)} {a.dtype}, b is {tuple(b.shape)} {b.dtype}; they need the same"
+        )
     if torch.equal(a, b):
         kind = "point" if k < 1 else "everything"
         return Apollonius(a, b, k, kind, a if k < 1 else None, 0.0 if k < 1 else None)

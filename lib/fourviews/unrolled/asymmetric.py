@@ -8,6 +8,7 @@ from torch import Tensor
 
 from .attention_energy import AttentionEnergy
 from .feed_forward import FeedForwardEnergy
+from .inputs import check_matrix
 
 __all__ = ["asymmetric_attention", "asymmetric_linear"]
 
@@ -25,8 +26,7 @@ def asymmetric_linear(B: Float[Tensor, "d d"]) -> FeedForwardEnergy:
     ValueError
         If B is not square.
     """
-    if B.ndim != 2 or B.shape[0] != B.shape[1]:
-        raise ValueError(f"B has shape {tuple(B.shape)}; it needs (d, d)")
+    check_matrix(B, "B", "(d, d)", square=True)
     zero = torch.zeros_like(B)
     return FeedForwardEnergy(-torch.cat([torch.cat([zero, B], 1), torch.cat([B.mT, zero], 1)]))
 
@@ -57,6 +57,8 @@ def asymmetric_attention(
     ValueError
         If shapes do not fit.
     """
+    for name, matrix in (("Y", Y), ("query", query), ("key", key)):
+        check_matrix(matrix, name, "(n, d)" if name == "Y" else "(d, r)")
     n, d = Y.shape
     if query.shape != key.shape or query.shape[0] != d:
         raise ValueError(

@@ -59,7 +59,15 @@ from torch import Tensor
 
 from .distances import half_squared_distances
 from .energy import Energy, Majoriser
-from .pairs import check_tokens, pair_weights
+from .inputs import (
+    broadcasts,
+    check_matrix,
+    check_number,
+    check_relaxation,
+    check_same_features,
+    check_tokens,
+)
+from .pairs import pair_weights
 from .rho import Rho, as_rho
 
 __all__ = ["AttentionEnergy", "attention_energy", "attention_step"]
@@ -87,8 +95,9 @@ class AttentionEnergy(Energy):
     Raises
     ------
     ValueError
-        On a negative or infinite λ or μ, an anchor without μ or μ without an anchor, and, once Y
-        is known, on shapes and dtypes that do not fit and on a graph that is not symmetric.
+        On a negative or infinite λ or μ, an anchor without μ or μ without an anchor, a weight
+        that is no finite matrix, and, once Y is known, on shapes and dtypes that do not fit, on a
+        graph that is not symmetric and on a negative relaxation factor.
     """
 
     def __init__(
@@ -104,34 +113,33 @@ class AttentionEnergy(Energy):
     ) -> None:
         self.rho = as_rho(rho)
         for name, number in (("confinement", confinement), ("anchoring", anchoring)):
-            if not 0 <= number < math.inf:
-                raise ValueError(f"{name} is {number}; it needs to be finite and >= 0")
+            check_number(number, name, 0.0)
         if (anchor is None) != (anchoring == 0):
             raise ValueError("anchor and anchoring > 0 need each other; one of them is missing")
-        if weight is not None and weight.ndim != 2:
-            raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, r)")
+        if weight is not None:
+            check_matrix(weight, "weight", "(d, r)")
+        if anchor is not None:
+            check_tokens(anchor, "anchor")
         self.confinement, self.anchoring = float(confinement), float(anchoring)
         self.weight, self.graph, self.tokens, self.anchor = weight, graph, tokens, anchor
         self._norm: tuple[int, Tensor] | None = None
+        self._one_graph = False  # whether all that is computed here belongs to one backward pass
 
     # --- what the current tokens say -------------------------------------------------------------
 
     def _prepare(self, Y: Tensor) -> tuple[Tensor, Tensor | None]:
         """Y with its padding silenced, and the pair weights."""
         check_tokens(Y)
-        if self.weight is not None and (
-            self.weight.shape[0] != Y.shape[-1] or self.weight.dtype != Y.dtype
-        ):
-            raise ValueError(
-                f"weight is {tuple(self.weight.shape)} {self.weight.dtype}; Y has {Y.shape[-1]}"
-                f" features of {Y.dtype}"
-            )
+        if self.weight is not None:
+            check_same_features(self.weight, Y, self.weight.shape[0], "weight")
         if self.anchor is not None and (
-            self.anchor.shape[-2:] != Y.shape[-2:] or self.anchor.dtype != Y.dtype
+            self.anchor.shape[-2:] != Y.shape[-2:]
+            or self.anchor.dtype != Y.dtype
+            or not broadcasts(self.anchor, Y.shape)
         ):
             raise ValueError(
                 f"anchor is {tuple(self.anchor.shape)} {self.anchor.dtype}; Y is"
-                f" {tuple(Y.shape)} {Y.dtype}"
+                f" {tuple(Y.shape)} {Y.dtype}; they need the same tokens, features and dtype"
             )
         pairs = pair_weights(Y, self.graph, self.tokens)
         return self._silence(Y), pairs
@@ -237,10 +245,12 @@ class AttentionEnergy(Energy):
     def _weight_norm(self) -> Tensor:
         """Spectral norm of the weight, kept while the weight does not change.
 
-        With gradients on it is computed anew, since a kept one would tie graphs together.
+        With gradients on it is computed anew, since a kept one would tie graphs together; but not
+        inside of one forward pass, where they are tied anyway.
         """
         weight = self.weight
-        if (torch.is_grad_enabled() and weight.requires_grad) or weight.is_inference():
+        recorded = torch.is_grad_enabled() and weight.requires_grad and not self._one_graph
+        if recorded or weight.is_inference():
             return torch.linalg.matrix_norm(weight, 2)
         if self._norm is None or self._norm[0] != weight._version:
             self._norm = weight._version, torch.linalg.matrix_norm(weight, 2)
@@ -287,6 +297,7 @@ class AttentionEnergy(Energy):
     ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch n d"]]:
         """E(Y) and the step from Y with two matrix products, one less than by two calls."""
         clean, pairs = self._prepare(Y)
+        check_relaxation(relaxation, Y)
         value, w = self._value_and_weights(clean, pairs)
         # The move, not the mean: what attends to nothing but itself stays exactly where it is.
         move, degree = _laplacian_move(clean, w)

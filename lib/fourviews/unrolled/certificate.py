@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .alternating import orthant_gain
 from .descent import Descent
-from .pairs import check_tokens
+from .inputs import check_tokens
 from .transformer import UnrolledTransformer
 
 __all__ = ["LayerCertificate", "descent_certificate"]
@@ -82,14 +82,19 @@ def descent_certificate(
 
     From an input outside of the orthant, where φ is infinite, descent is trivial and counts as by
     construction.  Comparisons leave room for rounding: what is equal to rounding is not certified,
-    unless the layer does not move at all.
+    unless the layer does not move at all.  Where an energy is not finite, by NaN or overflow,
+    nothing is certified.
 
     Raises
     ------
     ValueError
-        If shapes or dtypes do not fit.
+        If shapes or dtypes do not fit, or ``model`` is no UnrolledTransformer.
     """
     check_tokens(X, "X")
+    if not isinstance(model, UnrolledTransformer):
+        raise ValueError(f"model is a {type(model).__name__}; it needs an UnrolledTransformer")
+    if X.shape[-1] != model.d:
+        raise ValueError(f"X has shape {tuple(X.shape)}; it needs {model.d} features")
     certificates, Y = [], X
     with torch.no_grad():
         for layer in range(model.layers):
@@ -140,18 +145,20 @@ def _certificate(model, energy, Y, moved, new, tokens) -> LayerCertificate:
     n = max(Y.shape[-2], 1)
     by_bound = (bound <= -room * n * bound_size) | still
     constructed = torch.full_like(inside, model.step_kind == "joint")
+    sizes = _sizes(energy, Y) + _sizes(energy, new)
+    sound = sizes.isfinite() & gg.isfinite()
     return LayerCertificate(
         before=energy.value(Y),
         after=energy.value(new),
-        rounding=16 * eps * (_sizes(energy, Y) + _sizes(energy, new)),
+        rounding=16 * eps * sizes,
         curvature=c.amax((-2, -1)) if c.numel() else gS,
         scale=scale,
         noise_ratio=ratio(noise_size, size, 0.0).clamp_min(0).sqrt(),
         limit=ratio(gain, size, 1.0).clamp_min(0).sqrt(),
         bound=bound,
-        by_construction=constructed | ~inside,
-        by_theorem=by_theorem & inside,
-        by_bound=by_bound & inside,
+        by_construction=(constructed | ~inside) & sound,
+        by_theorem=by_theorem & inside & sound,
+        by_bound=by_bound & inside & sound,
     )
 
 

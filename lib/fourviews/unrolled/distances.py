@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .inputs import check_tokens
+
 __all__ = ["half_squared_distances"]
 
 
@@ -19,7 +21,13 @@ def half_squared_distances(Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*ba
     taken one by one instead: slower, and accurate to a few ε for each pair.
 
     Gradients of any order pass; memory is linear in d and quadratic in n.
+
+    Raises
+    ------
+    ValueError
+        If Y is no tensor (..., n, d) of float32 or float64.
     """
+    check_tokens(Y)
     return _HalfSquaredDistances.apply(Y)
 
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from .pairs import check_tokens
+from .inputs import check_mask, check_tokens
 
 __all__ = ["Energy", "Majoriser", "TokenEnergy"]
 
@@ -93,6 +93,8 @@ class Energy(ABC):
 class TokenEnergy(Energy):
     """A sum of one term a token, over the tokens that are there.
 
+    Values, gradients and steps raise ValueError if Y or ``tokens`` does not fit.
+
     Parameters
     ----------
     tokens
@@ -112,13 +114,18 @@ class TokenEnergy(Energy):
         """Gradient of each token's term."""
 
     def value(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch"]:
-        check_tokens(Y)
+        self._check(Y)
         terms = self.per_token(self._clean(Y))
         return (terms if self.tokens is None else torch.where(self.tokens, terms, 0)).sum(-1)
 
     def gradient(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
-        check_tokens(Y)
+        self._check(Y)
         return self._present(self.token_gradient(self._clean(Y)))
+
+    def _check(self, Y: Tensor) -> None:
+        """Refuse tokens that do not fit; subclasses add what their parameters need."""
+        check_tokens(Y)
+        check_mask(self.tokens, Y)
 
     def _clean(self, Y: Tensor) -> Tensor:
         # 0 · NaN is NaN, so what lies in the padding leaves before anything is computed.

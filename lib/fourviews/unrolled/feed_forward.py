@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .energy import TokenEnergy
+from .inputs import check_matrix, check_number, check_same_features
 
 __all__ = ["FeedForwardEnergy"]
 
@@ -31,19 +32,23 @@ class FeedForwardEnergy(TokenEnergy):
     Raises
     ------
     ValueError
-        If ``weight`` is not square.
+        If ``weight`` is not square and finite, or of another width or dtype than Y.
     """
 
     def __init__(
         self, weight: Float[Tensor, "d d"], *, tokens: Bool[Tensor, "*batch n"] | None = None
     ) -> None:
         super().__init__(tokens)
-        if weight.ndim != 2 or weight.shape[0] != weight.shape[1]:
-            raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, d)")
+        check_matrix(weight, "weight", "(d, d)", square=True)
         eye = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
         self.weight = weight
         self._top: Tensor | None = None
+        self._one_graph = False  # whether all that is computed here belongs to one backward pass
         self.hessian = eye + 0.5 * (weight + weight.mT)
+
+    def _check(self, Y: Tensor) -> None:
+        super()._check(Y)
+        check_same_features(self.weight, Y, self.weight.shape[0], "weight")
 
     def per_token(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n"]:
         """:math:`\\tfrac12 y_i H y_i^\\top`."""
@@ -55,10 +60,13 @@ class FeedForwardEnergy(TokenEnergy):
 
     def curvature(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n 1"]:
         """Largest eigenvalue of H in size; it is exact, the energy being quadratic."""
+        self._check(Y)
         top = self._top
         if top is None:
-            top = torch.linalg.eigvalsh(self.hessian).abs().max()
-            if not top.requires_grad:  # the Hessian is this object's own, and does not change
+            sizes = torch.linalg.eigvalsh(self.hessian).abs()
+            top = sizes.max() if len(sizes) else sizes.sum()
+            # The Hessian is this object's own, and does not change; a kept graph must not be shared.
+            if self._one_graph or not top.requires_grad:
                 self._top = top
         return top.expand(*Y.shape[:-1], 1)
 
@@ -70,5 +78,7 @@ class FeedForwardEnergy(TokenEnergy):
     def gradient_step(
         self, U: Float[Tensor, "*batch n d"], step_size: float
     ) -> Float[Tensor, "*batch n d"]:
-        r""":math:`U W_f^s`; padding stays."""
+        r""":math:`U W_f^s`, for a step size ≥ 0; padding stays."""
+        self._check(U)
+        check_number(step_size, "step_size", 0.0)
         return self._keep_padding(self._clean(U) @ self.linear_map(step_size), U)

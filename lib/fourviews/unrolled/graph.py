@@ -31,8 +31,11 @@ def irls_step(
     Raises
     ------
     ValueError
-        If λ + μ is 0: the minimiser is then any constant per connected component.
+        If λ + μ is 0: the minimiser is then any constant per connected component. If ``energy``
+        is no AttentionEnergy.
     """
+    if not isinstance(energy, AttentionEnergy):
+        raise ValueError(f"energy is a {type(energy).__name__}; it needs to be an AttentionEnergy")
     kappa = energy.confinement + energy.anchoring
     if kappa == 0:
         raise ValueError(

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .energy import TokenEnergy
+from .inputs import check_matrix, check_number, check_relaxation, check_same_features
 
 __all__ = ["HopfieldEnergy"]
 
@@ -37,7 +38,8 @@ class HopfieldEnergy(TokenEnergy):
     Raises
     ------
     ValueError
-        On an empty or misshapen S, or β that is not positive and finite.
+        On an S that is empty, misshapen or not finite, β that is not positive and finite, a
+        negative θ, and queries of another width or dtype than S.
     """
 
     def __init__(
@@ -48,18 +50,29 @@ class HopfieldEnergy(TokenEnergy):
         tokens: Bool[Tensor, "*batch n"] | None = None,
     ) -> None:
         super().__init__(tokens)
-        if patterns.ndim != 2 or patterns.shape[0] == 0:
+        check_matrix(patterns, "patterns", "(m, d), m >= 1")
+        if patterns.shape[0] == 0:
             raise ValueError(f"patterns has shape {tuple(patterns.shape)}; it needs (m, d), m >= 1")
-        if not 0 < beta < float("inf"):
-            raise ValueError(f"beta is {beta}; it needs to be positive and finite")
-        self.patterns, self.beta = patterns, float(beta)
+        self.patterns, self.beta = patterns, check_number(beta, "beta", 0.0, open=True)
+
+    def _check(self, Y: Tensor) -> None:
+        super()._check(Y)
+        check_same_features(self.patterns, Y, self.patterns.shape[1], "patterns")
+
+    def _scores(self, Y: Tensor) -> tuple[Tensor, Tensor]:
+        """Largest score of each query, and β times what the others are below it."""
+        scores = Y @ self.patterns.mT
+        top = scores.amax(-1, keepdim=True)
+        # Not β times the scores: for large β that would be infinite, and its differences NaN.
+        return top, self.beta * (scores - top)
 
     def _retrieved(self, Y: Tensor) -> Tensor:
-        return torch.softmax(self.beta * (Y @ self.patterns.mT), -1) @ self.patterns
+        return torch.softmax(self._scores(Y)[1], -1) @ self.patterns
 
     def per_token(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n"]:
         """E of each token."""
-        lse = torch.logsumexp(self.beta * (Y @ self.patterns.mT), -1) / self.beta
+        top, below = self._scores(Y)
+        lse = top[..., 0] + torch.logsumexp(below, -1) / self.beta
         return 0.5 * Y.square().sum(-1) - lse
 
     def token_gradient(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
@@ -73,7 +86,9 @@ class HopfieldEnergy(TokenEnergy):
     def step(
         self, Y: Float[Tensor, "*batch n d"], relaxation: float = 1.0
     ) -> Float[Tensor, "*batch n d"]:
-        r"""Cross-attention on the patterns, relaxed by θ in [0, 2]."""
+        r"""Cross-attention on the patterns, relaxed by θ ≥ 0; θ ≤ 2 never raises the energy."""
+        self._check(Y)
+        check_relaxation(relaxation, Y)
         clean = self._clean(Y)
         move = self._retrieved(clean) - clean
         return self._keep_padding(clean + relaxation * move, Y)

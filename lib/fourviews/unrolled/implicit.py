@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .inputs import check_tensor
+
 __all__ = ["implicit_minimiser"]
 
 
@@ -90,13 +92,18 @@ def implicit_minimiser(
     Raises
     ------
     ValueError
-        If Y is not stationary to ``stationarity``.
+        If Y is not stationary to ``stationarity``, is no tensor of floats, or has another shape
+        than its gradient.
     RuntimeError
         In the backward pass, if the Hessian at Y is not positive definite, or the system is not
         solved to ``tol``.
     """
+    check_tensor(Y, "Y")
     Y = Y.detach()
     residual = gradient(Y, *parameters)
+    if not isinstance(residual, Tensor) or residual.shape != Y.shape:
+        got = tuple(residual.shape) if isinstance(residual, Tensor) else type(residual).__name__
+        raise ValueError(f"gradient gives {got}; it needs the shape of Y, {tuple(Y.shape)}")
     size = float(residual.detach().norm())
     if not size <= stationarity * (1 + float(Y.norm())):
         raise ValueError(

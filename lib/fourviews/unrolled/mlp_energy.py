@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .energy import TokenEnergy
+from .inputs import broadcasts, check_matrix, check_number, check_same_features, check_tensor
 
 __all__ = ["SIGMAS", "MLPEnergy", "Sigma"]
 
@@ -24,25 +25,51 @@ class Sigma:
         For messages.
     forward, inverse, integral
         σ, its inverse (NaN or infinite outside of σ's range) and σ̃, entrywise.
+    closed_conjugate
+        σ̃* in closed form, if it is known. It also holds where σ only tends to a value, as tanh
+        does to 1; without it those values count as outside of the range.
     """
 
     name: str
     forward: Callable[[Tensor], Tensor]
     inverse: Callable[[Tensor], Tensor]
     integral: Callable[[Tensor], Tensor]
+    closed_conjugate: Callable[[Tensor], Tensor] | None = None
 
     def conjugate(self, u: Tensor) -> Tensor:
         r""":math:`\tilde\sigma^*(u) = \sup_a ua - \tilde\sigma(a)`, reached at a = σ⁻¹(u).
 
         Fenchel's equality; infinite where u is no value of σ.
         """
+        if self.closed_conjugate is not None:
+            return self.closed_conjugate(u)
         a = self.inverse(u)
         value = u * a - self.integral(a)
         return torch.where(torch.isfinite(a), value, float("inf"))
 
 
+_LOG_2 = 0.6931471805599453
+
+
+def _within(inside: Tensor, value: Tensor) -> Tensor:
+    return torch.where(inside, value, float("inf"))
+
+
+# A layer that is saturated ends at ±1 exactly, where the inverse is infinite and σ̃* is log 2.
+def _tanh_conjugate(u: Tensor) -> Tensor:
+    v = u.clamp(-1, 1)
+    value = 0.5 * (torch.special.xlog1py(1 + v, v) + torch.special.xlog1py(1 - v, -v))
+    return _within(u.abs() <= 1, value)
+
+
+def _sigmoid_conjugate(u: Tensor) -> Tensor:
+    v = u.clamp(0, 1)
+    value = torch.special.xlogy(v, v) + torch.special.xlog1py(1 - v, -v) + _LOG_2
+    return _within((u >= 0) & (u <= 1), value)
+
+
 def _log_cosh(a: Tensor) -> Tensor:
-    return a.abs() + torch.nn.functional.softplus(-2 * a.abs()) - 0.6931471805599453
+    return a.abs() + torch.nn.functional.softplus(-2 * a.abs()) - _LOG_2
 
 
 SIGMAS: dict[str, Sigma] = {
@@ -53,19 +80,20 @@ SIGMAS: dict[str, Sigma] = {
         lambda u: torch.where(u > 0, u, 10 * u),
         lambda a: 0.5 * a * torch.where(a > 0, a, 0.1 * a),
     ),
-    "tanh": Sigma("tanh", torch.tanh, torch.atanh, _log_cosh),
+    "tanh": Sigma("tanh", torch.tanh, torch.atanh, _log_cosh, _tanh_conjugate),
     "sigmoid": Sigma(
         "sigmoid",
         torch.sigmoid,
         torch.logit,
-        lambda a: torch.nn.functional.softplus(a) - 0.6931471805599453,
+        lambda a: torch.nn.functional.softplus(a) - _LOG_2,
+        _sigmoid_conjugate,
     ),
     "asinh": Sigma(
         "asinh",
         torch.asinh,
         torch.sinh,
         # ∫ asinh = a asinh a − √(1+a²) + 1, the last two without cancellation
-        lambda a: a * torch.asinh(a) - a * a / (1 + torch.sqrt(1 + a * a)),
+        lambda a: a * (torch.asinh(a) - a / (1 + torch.hypot(torch.ones_like(a), a))),
     ),
 }
 
@@ -104,7 +132,8 @@ class MLPEnergy(TokenEnergy):
     Raises
     ------
     ValueError
-        If W is not square, is singular, or σ is unknown.
+        If W is not square, not finite or singular, b is not finite, σ is unknown, or Y has other
+        sizes or another dtype.
     """
 
     def __init__(
@@ -116,15 +145,31 @@ class MLPEnergy(TokenEnergy):
         tokens: Bool[Tensor, "*batch n"] | None = None,
     ) -> None:
         super().__init__(tokens)
-        if weight.ndim != 2 or weight.shape[0] != weight.shape[1]:
-            raise ValueError(f"weight has shape {tuple(weight.shape)}; it needs (d, d)")
+        check_matrix(weight, "weight", "(d, d)", square=True)
         if int(torch.linalg.matrix_rank(weight.detach())) < weight.shape[0]:
             raise ValueError("weight is singular to working precision; it needs to be invertible")
         if not isinstance(sigma, Sigma):
-            if sigma not in SIGMAS:
+            if not isinstance(sigma, str) or sigma not in SIGMAS:
                 raise ValueError(f"sigma is {sigma!r}; it needs a Sigma or one of {tuple(SIGMAS)}")
             sigma = SIGMAS[sigma]
+        if isinstance(offset, Tensor):
+            check_tensor(offset, "offset")
+        else:
+            offset = torch.as_tensor(
+                check_number(offset, "offset"), dtype=weight.dtype, device=weight.device
+            )
+        if not bool(torch.isfinite(offset.detach()).all()):
+            raise ValueError("offset has NaN or infinite entries; it needs finite numbers")
         self.weight, self.offset, self.sigma = weight, offset, sigma
+
+    def _check(self, Y: Tensor) -> None:
+        super()._check(Y)
+        check_same_features(self.weight, Y, self.weight.shape[0], "weight")
+        if self.offset.dtype != Y.dtype or not broadcasts(self.offset, Y.shape):
+            raise ValueError(
+                f"offset is {tuple(self.offset.shape)} {self.offset.dtype}; it needs to broadcast"
+                f" to {tuple(Y.shape)}, and the dtype {Y.dtype}"
+            )
 
     def _units(self, Y: Tensor) -> Tensor:
         """u = W⁻ᵀ y for every row."""
@@ -152,6 +197,7 @@ class MLPEnergy(TokenEnergy):
 
     def step(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         r"""The proximal map, a layer: ``sigma(Y @ W.T + b) @ W``."""
+        self._check(Y)
         clean = self._clean(Y)
         layer = self.sigma.forward(clean @ self.weight.mT + self.offset) @ self.weight
         return self._keep_padding(layer, Y)

@@ -6,17 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-__all__ = ["check_tokens", "pair_weights"]
+from .inputs import broadcasts, check_mask
 
-
-def check_tokens(Y: Tensor, name: str = "Y") -> None:
-    """Refuse what is no tensor (..., n, d) of float32 or float64."""
-    if not isinstance(Y, Tensor):
-        raise ValueError(f"{name} is a {type(Y).__name__}; it needs to be a torch tensor")
-    if Y.dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"{name} has dtype {Y.dtype}; it needs float32 or float64")
-    if Y.ndim < 2:
-        raise ValueError(f"{name} has shape {tuple(Y.shape)}; it needs (..., tokens, features)")
+__all__ = ["pair_weights"]
 
 
 def pair_weights(
@@ -36,7 +28,7 @@ def pair_weights(
     n = Y.shape[-2]
     weights = None
     if graph is not None:
-        if not isinstance(graph, Tensor) or not _fits(graph, (*Y.shape[:-2], n, n)):
+        if not isinstance(graph, Tensor) or not broadcasts(graph, (*Y.shape[:-2], n, n)):
             got = tuple(graph.shape) if isinstance(graph, Tensor) else type(graph).__name__
             raise ValueError(
                 f"graph is {got}; it needs a tensor that broadcasts to (..., {n}, {n})"
@@ -54,21 +46,7 @@ def pair_weights(
                 " masks have none"
             )
     if tokens is not None:
-        if not isinstance(tokens, Tensor) or tokens.dtype != torch.bool:
-            got = tokens.dtype if isinstance(tokens, Tensor) else type(tokens).__name__
-            raise ValueError(f"tokens is {got}; it needs booleans, True where there is a token")
-        if not _fits(tokens, Y.shape[:-1]) or tokens.shape[-1:] != (n,):
-            raise ValueError(
-                f"tokens has shape {tuple(tokens.shape)}; it needs to broadcast to"
-                f" {tuple(Y.shape[:-1])}"
-            )
+        check_mask(tokens, Y)
         both = (tokens[..., :, None] & tokens[..., None, :]).to(Y.dtype)
         weights = both if weights is None else weights * both
     return weights
-
-
-def _fits(tensor: Tensor, shape: tuple[int, ...]) -> bool:
-    try:
-        return torch.broadcast_shapes(tensor.shape, shape) == torch.Size(shape)
-    except RuntimeError:
-        return False

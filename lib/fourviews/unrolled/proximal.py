@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from .inputs import check_mask, check_tensor, check_tokens
+
 __all__ = ["PROXIMAL_MAPS", "NonNegative", "ProximalMap", "proximal_kind", "proximal_penalty"]
 
 
@@ -36,14 +38,18 @@ class NonNegative:
         self.tokens = tokens
 
     def value(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch"]:
-        """0 inside, infinity outside."""
-        outside = (Y < 0).any(-1)
+        """0 inside, infinity outside, where NaN is, too."""
+        check_tokens(Y)
+        check_mask(self.tokens, Y)
+        outside = (~(Y >= 0)).any(-1)
         if self.tokens is not None:
             outside = outside & self.tokens
         return torch.where(outside.any(-1), float("inf"), 0.0).to(Y.dtype)
 
     def prox(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n d"]:
         """ReLU, the nearest point."""
+        check_tokens(Y)
+        check_mask(self.tokens, Y)
         nearest = torch.relu(Y)
         return nearest if self.tokens is None else torch.where(self.tokens[..., None], nearest, Y)
 
@@ -112,17 +118,30 @@ def proximal_kind(
     Raises
     ------
     ValueError
-        If ``points`` is not a vector of at least two increasing numbers.
+        If ``points`` is not a vector of at least two finite increasing numbers, or the activation
+        gives other shapes, NaN or infinities on it.
     """
-    if points.ndim != 1 or len(points) < 2 or bool((points.diff() <= 0).any()):
-        raise ValueError("points needs to be a vector of at least two increasing numbers")
-    values = activation(points)
+    values = _values(activation, points)
     rise, run = values.diff(), points.diff()
     slack = 8 * torch.finfo(points.dtype).eps * (values[1:].abs() + values[:-1].abs())
     slack = slack + 8 * torch.finfo(points.dtype).eps * points.abs().max()
     if bool((rise < -slack).any()):
         return "none"
     return "convex" if bool((rise <= run + slack).all()) else "non-convex"
+
+
+def _values(activation: Callable[[Tensor], Tensor], points: Tensor) -> Tensor:
+    check_tensor(points, "points")
+    # A comparison with NaN is False.
+    increasing = points.ndim == 1 and len(points) > 1 and bool((points.diff() > 0).all())
+    if not increasing or not bool(points.isfinite().all()):
+        raise ValueError("points needs to be a vector of at least two finite increasing numbers")
+    values = activation(points)
+    if not isinstance(values, Tensor) or values.shape != points.shape:
+        raise ValueError("activation needs to act entrywise on tensors")
+    if not bool(values.isfinite().all()):
+        raise ValueError("activation has NaN or infinite values on points; it needs finite ones")
+    return values
 
 
 def proximal_penalty(
@@ -135,7 +154,8 @@ def proximal_penalty(
     Raises
     ------
     ValueError
-        If the values on the grid refuse: σ is the proximal map of nothing.
+        If the values on the grid refuse: σ is the proximal map of nothing; and as
+        :func:`proximal_kind`.
     """
     if proximal_kind(activation, points) == "none":
         raise ValueError("activation decreases somewhere on points; it is no proximal map")

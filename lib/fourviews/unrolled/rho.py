@@ -50,7 +50,7 @@ class Rho:
     def __post_init__(self) -> None:
         z = torch.cat([torch.zeros(1), torch.logspace(-6, 6, 1201)]).double()
         value, slope = self.value(z), self.slope(z)
-        if value.shape != z.shape or slope.shape != z.shape:
+        if any(not isinstance(v, Tensor) or v.shape != z.shape for v in (value, slope)):
             raise ValueError(f"rho {self.name!r} needs to act entrywise on tensors")
         if not bool(torch.isfinite(slope).all() and torch.isfinite(value).all()):
             raise ValueError(f"rho {self.name!r} needs finite value and slope on [0, 1e6]")
@@ -76,7 +76,8 @@ _LOG2_E = 1.4426950408889634
 def _decay(z: Tensor) -> Tensor:
     # exp(-z).  The base 2 has no slow path where the result underflows, which is where most pairs
     # of distant tokens are; the product's rounding is that of z itself.
-    return torch.exp2(z * -_LOG2_E)
+    # In place on the product, which nobody else holds: one matrix of all pairs less.
+    return (z * -_LOG2_E).exp2_()
 
 
 RHOS: dict[str, Rho] = {

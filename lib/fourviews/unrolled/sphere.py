@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .attention_energy import AttentionEnergy
 from .energy import Energy
-from .pairs import check_tokens
+from .inputs import check_matrix, check_number, check_tokens
 
 __all__ = ["constant_norm", "layer_norm", "normalised_attention_step", "sphere_step"]
 
@@ -31,18 +31,29 @@ def layer_norm(
     # Scaled first, so that squares neither overflow nor vanish; what is left of a token equal to
     # its mean is rounding, and has no direction.
     size = Y.abs().amax(-1, keepdim=True)
-    usable = size > noise if centre else size > 0
+    # The opposite comparison, so that NaN is used, and shows.
+    usable = ~(size <= noise) if centre else ~(size <= 0)
     Y = torch.where(usable, Y / torch.where(usable, size, 1), 0)
     if centre:  # again: what the first subtraction left was small beside the token, not beside this
         Y = Y - Y.mean(-1, keepdim=True)
     norm = Y.norm(dim=-1, keepdim=True)
-    return Y.shape[-1] ** 0.5 * Y / torch.where(norm > 0, norm, 1)
+    return Y.shape[-1] ** 0.5 * Y / torch.where(norm == 0, 1, norm)
+
+
+def _length(Y: Tensor) -> Tensor:
+    """Norm of every token, by numbers around 1: squares neither overflow nor vanish."""
+    if not Y.shape[-1]:
+        return Y.new_zeros((*Y.shape[:-1], 1))
+    size = Y.detach().abs().amax(-1, keepdim=True)
+    safe = torch.where((size > 0) & torch.isfinite(size), size, 1)
+    return safe * (Y / safe).norm(dim=-1, keepdim=True)
 
 
 def _with_norm(direction: Tensor, norms: Tensor, fallback: Tensor) -> Tensor:
-    length = direction.norm(dim=-1, keepdim=True)
-    usable = (length > 0) & torch.isfinite(length)
-    return torch.where(usable, norms * direction / torch.where(usable, length, 1), fallback)
+    length = _length(direction)
+    # A direction that is no number is no reason to stay: NaN shows.
+    usable = ~(length == 0)
+    return torch.where(usable, norms * (direction / torch.where(usable, length, 1)), fallback)
 
 
 def sphere_step(
@@ -64,17 +75,18 @@ def sphere_step(
     Raises
     ------
     ValueError
-        If ``centre`` and a token's mean is not 0 to rounding.
+        If Y is no tensor of tokens, or ``centre`` and a token's mean is not 0 to rounding.
     """
+    check_tokens(Y)
     majoriser = energy.majoriser(Y)
     direction = majoriser.curvature * Y - majoriser.gradient
     if centre:
         mean = Y.mean(-1, keepdim=True)
-        bound = 32 * torch.finfo(Y.dtype).eps * Y.norm(dim=-1, keepdim=True)
+        bound = 32 * torch.finfo(Y.dtype).eps * _length(Y)
         if bool((mean.abs() > bound).any()):
             raise ValueError("Y has tokens whose mean is not 0; apply layer_norm first")
         direction = direction - direction.mean(-1, keepdim=True)
-    return _with_norm(direction, Y.norm(dim=-1, keepdim=True), Y)
+    return _with_norm(direction, _length(Y), Y)
 
 
 def normalised_attention_step(
@@ -111,12 +123,13 @@ def normalised_attention_step(
     Raises
     ------
     ValueError
-        If ``residual`` is negative or not finite.
+        If ``residual`` is negative or not finite, or ``energy`` no AttentionEnergy.
     """
+    if not isinstance(energy, AttentionEnergy):
+        raise ValueError(f"energy is a {type(energy).__name__}; it needs to be an AttentionEnergy")
     if residual is None:
         residual = 0.0 if energy.semidefinite else 1.0
-    if not 0 <= residual < float("inf"):
-        raise ValueError(f"residual is {residual}; it needs to be finite and >= 0")
+    check_number(residual, "residual", 0.0)
     clean, pairs = energy._prepare(Y)
     w = energy._value_and_weights(clean, pairs)[1]
     v = w @ clean
@@ -128,11 +141,11 @@ def normalised_attention_step(
             anchor = torch.where(energy.tokens[..., None], anchor, 0)
         v = v + 0.5 * energy.anchoring * anchor
     if energy.weight is None:
-        new = _with_norm(v, clean.norm(dim=-1, keepdim=True), clean)
+        new = _with_norm(v, _length(clean), clean)
     else:
-        norms = (clean @ energy.weight).norm(dim=-1, keepdim=True)
-        length = (v @ energy.weight).norm(dim=-1, keepdim=True)
-        new = torch.where(length > 0, norms * v / torch.where(length > 0, length, 1), clean)
+        norms, length = _length(clean @ energy.weight), _length(v @ energy.weight)
+        usable = ~(length == 0)
+        new = torch.where(usable, norms * (v / torch.where(usable, length, 1)), clean)
     return new if energy.tokens is None else torch.where(energy.tokens[..., None], new, Y)
 
 
@@ -145,7 +158,13 @@ def constant_norm(weight: Float[Tensor, "d r"], *, centre: bool = True) -> bool:
     identity otherwise.  An orthogonal W will do, an invertible one in general not.
 
     The comparison allows for rounding in the product :math:`WW^\top`.
+
+    Raises
+    ------
+    ValueError
+        If ``weight`` is no finite matrix.
     """
+    check_matrix(weight, "weight", "(d, r)")
     d = weight.shape[0]
     A = weight @ weight.mT
     rank = d

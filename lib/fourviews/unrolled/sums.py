@@ -42,10 +42,13 @@ class SumEnergy(Energy):
     Raises
     ------
     ValueError
-        If there is no term.
+        If there is no term, or one that is no :class:`Energy`.
     """
 
     def __init__(self, terms: Sequence[Energy], constraint: NonNegative | None = None) -> None:
+        terms = tuple(terms) if isinstance(terms, Sequence) else terms
+        if not isinstance(terms, tuple) or any(not isinstance(t, Energy) for t in terms):
+            raise ValueError("terms needs to be a sequence of energies")
         if not terms:
             raise ValueError("terms is empty; a sum needs at least one energy")
         self.terms, self.constraint = tuple(terms), constraint

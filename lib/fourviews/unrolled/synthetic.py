@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .alternating import Smooth
+from .inputs import check_matrix
 
 __all__ = ["matrix_pair"]
 
@@ -27,13 +28,22 @@ def matrix_pair(
     Raises
     ------
     ValueError
-        If sizes do not fit.
+        If sizes or dtypes do not fit, or entries are not finite.
     """
+    for name, matrix in (("S", S), ("W", W), ("B1", B1), ("B2", B2)):
+        check_matrix(matrix, name, "two axes")
     n, d = B1.shape
+    if not n or not d:
+        raise ValueError(f"B1 has shape {tuple(B1.shape)}; it needs at least one row and column")
     if B2.shape != B1.shape or S.shape[1] != n or W.shape[0] != d:
         raise ValueError(
             f"S {tuple(S.shape)}, W {tuple(W.shape)}, B1 {tuple(B1.shape)}, B2"
             f" {tuple(B2.shape)} do not fit; they need (m, n), (d, r), (n, d), (n, d)"
+        )
+    if {S.dtype, W.dtype, B2.dtype} != {B1.dtype}:
+        raise ValueError(
+            f"S, W, B1, B2 have dtypes {S.dtype}, {W.dtype}, {B1.dtype}, {B2.dtype};"
+            " they need the same"
         )
     left, U = torch.linalg.eigh(S.mT @ S)
     right, V = torch.linalg.eigh(W @ W.mT)

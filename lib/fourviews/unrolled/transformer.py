@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .admissible import AdmissibleWeight
 from .attention_energy import AttentionEnergy
 from .feed_forward import FeedForwardEnergy
-from .pairs import check_tokens
+from .inputs import check_integer, check_number, check_tokens
 from .proximal import NonNegative
 from .rho import Rho, as_rho
 from .sums import SumEnergy
@@ -111,19 +111,15 @@ class UnrolledTransformer(nn.Module):
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
-        rank = d if rank is None else rank
-        for name, size, least in (("d", d, 1), ("layers", layers, 0), ("rank", rank, 1)):
-            if size < least:
-                raise ValueError(f"{name} is {size}; it needs to be at least {least}")
+        d, layers = check_integer(d, "d", 1), check_integer(layers, "layers", 0)
+        rank = d if rank is None else check_integer(rank, "rank", 1)
         if step not in get_args(StepKind):
             raise ValueError(f"step is {step!r}; it needs to be one of {get_args(StepKind)}")
-        if not 0 < relaxation <= 2:
-            raise ValueError(f"relaxation is {relaxation}; it needs to lie in (0, 2]")
-        if not 0 < step_size < float("inf"):
-            raise ValueError(f"step_size is {step_size}; it needs to be positive and finite")
+        check_number(relaxation, "relaxation", 0.0, 2.0, open=True)
+        check_number(step_size, "step_size", 0.0, open=True)
         AttentionEnergy(rho, confinement=confinement)  # its checks
-        if not 0 <= anchoring < float("inf"):
-            raise ValueError(f"anchoring is {anchoring}; it needs to be finite and >= 0")
+        check_number(anchoring, "anchoring", 0.0)
+        self.d = d
         self.layers, self.tied, self.relu, self.rho = layers, tied, relu, as_rho(rho)
         self.confinement, self.anchoring = float(confinement), float(anchoring)
         self.step_kind, self.relaxation, self.step_size = step, float(relaxation), float(step_size)
@@ -198,10 +194,14 @@ class UnrolledTransformer(nn.Module):
             If shapes or dtypes do not fit.
         """
         check_tokens(X, "X")
+        if X.shape[-1] != self.d:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it needs {self.d} features")
         Y, before, after = X, [], []
         for layer in range(self.layers):
             if layer == 0 or not self.tied:
                 energy = self.energy(layer, X, tokens)
+                for term in energy.terms:  # it lives for this pass only
+                    term._one_graph = True
             new = self._finish(self.move(energy, Y), Y, tokens)
             if return_energies:
                 known = self.tied and layer > 0

@@ -1,0 +1,135 @@
+"""Attention with learned places, taught by a convolution: where do the heads go?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .learned import QuadraticAttention
+
+__all__ = ["Imitation", "imitate"]
+
+
+@dataclass(frozen=True)
+class Imitation:
+    """A layer that was taught by a convolution.
+
+    Attributes
+    ----------
+    layer
+        The trained layer.
+    losses
+        Squared error by the square of the target, before each step.
+    centres, alphas
+        Of all heads, before the first step and after each: for an animation.
+    """
+
+    layer: QuadraticAttention
+    losses: Float[Tensor, "steps"]
+    centres: Float[Tensor, "steps_and_one heads 2"]
+    alphas: Float[Tensor, "steps_and_one heads"]
+
+    def pixels(self, step: int = -1) -> list[tuple[int, int]]:
+        """Offset of the pixel that each head gives most weight to, inside of an image."""
+        return [(int(i), int(j)) for i, j in self.centres[step].round().tolist()]
+
+
+def imitate(
+    conv: nn.Conv2d,
+    *,
+    heads: int | None = None,
+    steps: int = 400,
+    learning_rate: float = 0.05,
+    alpha: float = 0.5,
+    centre_std: float = 1.0,
+    side: int = 10,
+    batch: int = 16,
+    images: Float[Tensor, "n d H W"] | None = None,
+    seed: int = 0,
+) -> Imitation:
+    r"""Train :class:`QuadraticAttention` on the outputs of a convolution.
+
+    Nothing tells the heads which pixels the kernel has, how many, or where.  They start at random
+    places, with a wide spread; Adam with a cosine schedule minimises the squared error.
+
+    Parameters
+    ----------
+    conv
+        Two-dimensional, with stride 1 and an output of the size of its input.
+    heads
+        Their number; one an entry of the kernel if left out.
+    steps, learning_rate
+        Of Adam.
+    alpha, centre_std
+        Where heads start, see :class:`QuadraticAttention`.
+    side, batch
+        Size of the random normal images, and how many a step.
+    images
+        To draw from in place of random ones.
+    seed
+        Of the start and of the images.
+
+    Returns
+    -------
+    Imitation
+
+    Raises
+    ------
+    ValueError
+        If ``conv`` is no Conv2d or changes the size of an image, a number is out of its range, or
+        the images do not fit.
+    """
+    if not isinstance(conv, nn.Conv2d):
+        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv2d")
+    for name, value, least in (("steps", steps, 0), ("side", side, 1), ("batch", batch, 1)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it needs to be {least} or more")
+    if images is not None and (
+        images.ndim != 4 or not images.numel() or images.shape[1] != conv.in_channels
+    ):
+        raise ValueError(
+            f"images has shape {tuple(images.shape)}; it needs to be (n, {conv.in_channels}, H, W),"
+            " one image or more"
+        )
+    heads = conv.weight[0, 0].numel() if heads is None else heads
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        layer = QuadraticAttention(
+            conv.in_channels, heads, d_out=conv.out_channels, alpha=alpha, centre_std=centre_std
+        ).to(conv.weight)
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.Adam(layer.parameters(), lr=learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
+    losses, centres, alphas = [], [layer.centres.detach().clone()], [layer.log_alpha.detach().exp()]
+    for _ in range(steps):
+        if images is None:
+            x = torch.randn(batch, conv.in_channels, side, side, generator=generator)
+        else:
+            x = images[torch.randint(len(images), (batch,), generator=generator)]
+        x = x.to(conv.weight)
+        with torch.no_grad():
+            target = conv(x)
+        if target.shape[-2:] != x.shape[-2:]:
+            raise ValueError(
+                f"conv makes {tuple(target.shape[-2:])} pixels of {tuple(x.shape[-2:])}; it needs"
+                " to keep the size"
+            )
+        target = target.movedim(1, -1)
+        error = layer(x.movedim(1, -1)) - target
+        loss = error.square().mean() / target.square().mean().clamp(min=1e-30)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.detach())
+        centres.append(layer.centres.detach().clone())
+        alphas.append(layer.log_alpha.detach().exp())
+    return Imitation(
+        layer,
+        torch.stack(losses) if losses else torch.zeros(0),
+        torch.stack(centres),
+        torch.stack(alphas),
+    )
