@@ -158,3 +158,14 @@ def test_closed_gaps_are_added_up_for_each_output():
         assert encoder.report.jump == 2 * gap
         at_end = encoder(torch.tensor([[[3.0]]], dtype=REAL))[0, 0, order.index(0)]
         assert abs(float(at_end) - (3 + 2 * gap)) <= encoder.report.jump
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 8), Fraction(1, 2), 1, 3])
+def test_normal_forms_of_small_factors(scale):
+    # A bound u ≥ |p| has to hold where |p| < 2 as well, which p²/2 does not.
+    p, y = spline.variables(1, 2)[0]
+    for f in (p * spline.maximum(y, 0), spline.maximum(p, y) * spline.minimum(p, 1 - y)):
+        form = spline.normal_form(f)
+        for point in ([-1, 1], [1, 1], [-1, -1], [1, -2], [-2, 3]):
+            at = [[scale * v for v in point]]
+            assert form(at) == f(at) == form.expression()(at)

@@ -250,6 +250,8 @@ def bad(f, message, **options):
 def test_discontinuous_functions_say_where():
     bad(interpolate.PPoly([[0.0, 0.0], [1.0, 2.0]], [0, 1, 2]), "jumps from 1.0 to 2.0 at 1.0")
     bad(interpolate.PPoly([[0.0, 0.0, 0.0], [1.0, 9.0, 2.0]], [0, 1, 1, 2]), "from 1.0 to 2.0 at 1")
+    bad(interpolate.PPoly([[0.0, 0.0], [1.0, 1 + 1e-9]], [0, 1, 2]), "jumps from 1.0 to 1.0")
+    spline.compile_encoder(interpolate.PPoly([[0.0, 0.0], [1.0, 1 + 1e-12]], [0, 1, 2]))
     at_end = interpolate.PPoly([[1.0, 0.0], [0.0, 2.0]], [0, 1, 1])
     assert at_end(1.0) == 2.0 and at_end(1 - 1e-9) < 1
     bad(at_end, "output 0 is not that of piece 0: f jumps at 1.0")

@@ -20,6 +20,8 @@ from .schedule import Affine, Heads, Layer
 __all__ = ["CompiledEncoder", "Report"]
 
 CHUNK_NUMBERS = 1 << 16  # of intermediate results held at once
+FEWEST = 128  # points at once, for sparse products to be worth their start
+MOST_NUMBERS = 1 << 23  # even for so few points
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,9 @@ class CompiledEncoder(nn.Module):
         widest = max(
             max(len(layer.heads.head_of_value), len(layer.hidden.rows), 1) for layer in layers
         )
-        self._chunk = max(1, CHUNK_NUMBERS // (widest * tokens))
+        self._chunk = max(
+            CHUNK_NUMBERS // (widest * tokens), min(FEWEST, MOST_NUMBERS // (widest * tokens)), 1
+        )
         degree = self.rule_degree() if degree is None else degree
         self.report = _report(layers, tokens, features, degree, jump)
 
