@@ -13,7 +13,7 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book lesson serve instructor assignment test test-browser bench lint clean
+.PHONY: help book lesson lab serve instructor assignment test test-browser bench lint clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | \
@@ -25,6 +25,10 @@ book: $(READY)  ## build the book: _build/html/index.html
 lesson: $(READY)  ## build one lesson: LESSON=convex_02_mlp
 	@test -n "$(LESSON)" || { echo "Say which: make lesson LESSON=convex_02_mlp"; exit 2; }
 	@$(BIN)/python tools/build_book.py --lesson "$(LESSON)"
+
+lab: $(READY)  ## run a lab in a larger size and keep its table: LESSON=… [PRESET=reduced]
+	@test -n "$(LESSON)" || { echo "Say which: make lab LESSON=unrolled_04_sentiment_lab [PRESET=full]"; exit 2; }
+	@$(BIN)/python tools/run_lab.py "$(LESSON)" --preset "$(or $(PRESET),reduced)"
 
 serve: $(READY)  ## show the built book at a local address
 	@test -f _build/html/index.html || { echo "There is no book yet: run make book first."; exit 2; }

@@ -1,7 +1,8 @@
 """Attention, mixer and the two Fourier heads: against CVXPY, and attention at its full size.
 
 CVXPY's time is that of its own compilation and solver; the matrix of the map, which it needs and we
-do not, is made before.  Ours includes the certificate.
+do not, is made before.  Its fastest solver counts even where it stops short of the target, at its
+time limit.  Ours includes the certificate.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import torch
 
-from fourviews import convex
-from fourviews.convex.spectral import lanczos_bound
+from fourviews import convex, data
 
 TARGET = 1e-6
-SOLVERS = ("CLARABEL", "SCS")
+LIMIT = 60.0  # seconds for a solver of CVXPY
+# SCS stops at 1e-4 by itself, which leaves gaps of 1e-3 and more.
+SOLVERS = {
+    "CLARABEL": {"time_limit": LIMIT},
+    "SCS": {"time_limit_secs": LIMIT, "eps_abs": 1e-8, "eps_rel": 1e-8, "max_iters": 1_000_000},
+}
 
 
 # --- data -----------------------------------------------------------------------------------
@@ -45,6 +50,23 @@ def tokens(n: int, s: int, d: int, c: int, seed: int = 0) -> tuple[torch.Tensor,
     X *= torch.arange(1, d + 1) ** -0.7 / X.square().mean(dim=(0, 1)).sqrt()
     # Mean Gram matrices of trace 1: any other scale is one of beta.
     return X / (X.square().sum(dim=-1).mean() * s).sqrt(), label
+
+
+def image_features(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Principal components of EfficientNet-Lite0's 196 tokens of n images, each of variance 1.
+
+    From Tiny ImageNet, 100 classes in equal parts; None where that set is not at hand.  In float32
+    with labels (n,); mean Gram matrices have trace 1, as any other scale is one of beta.
+    """
+    images = data.tiny_imagenet(n_per_class=n // 100)
+    if images.source.kind == "substitute" or len(images) != n:
+        return None
+    found = data.image_tokens(images, max_images=n)
+    X = found.tokens.double()
+    X -= X.mean(dim=(0, 1))
+    variance, axes = torch.linalg.eigh(torch.tensordot(X, X, dims=([0, 1], [0, 1])))
+    X = (X @ (axes[:, -d:] / variance[-d:].sqrt()).flip(1)).float()
+    return X / (X.square().sum(dim=-1).mean() * X.shape[1]).sqrt(), found.labels
 
 
 @dataclass(frozen=True)
@@ -89,18 +111,18 @@ GROWING = tuple(Case("SelfAttention", "linear", 128, 16, d, 8, pool="mean") for 
 GRID = {"grid": (2, 4)}
 OTHERS = (
     Case("SelfAttention", "gated_relu", 96, 8, 5, 5, pool="mean", gates=12),
-    Case("Mixer", "linear", 64, 8, 8, 4),
-    Case("Mixer", "gated_relu", 32, 6, 6, 4, gates=6),
-    Case("FNO", "linear", 64, 8, 8, 6, options=GRID),
+    Case("Mixer", "linear", 64, 12, 8, 6),
+    Case("Mixer", "gated_relu", 32, 8, 6, 6, gates=8),
+    Case("FNO", "linear", 48, 12, 12, 24, options={"grid": (3, 4)}),
     Case("FNO", "gated_relu", 64, 8, 6, 8, gates=12, options=GRID),
-    Case("BlockFNO", "linear", 64, 8, 16, 8, options=GRID | {"blocks": 2}),
-    Case("BlockFNO", "gated_relu", 48, 8, 8, 8, gates=8, options=GRID | {"blocks": 2}),
+    Case("BlockFNO", "linear", 48, 12, 32, 16, options={"grid": (3, 4), "blocks": 2}),
+    Case("BlockFNO", "gated_relu", 64, 8, 12, 12, gates=10, options=GRID | {"blocks": 2}),
 )
 #: 2048 rows against 8·64² coefficients: where FISTA would not close, the Gram operator is decomposed.
 MANY_ROWS = Case("SelfAttention", "gated_relu", 128, 16, 8, 8, gates=8)
 
 
-def against_cvxpy(case: Case, solvers: tuple[str, ...]) -> Iterator[str]:
+def against_cvxpy(case: Case, solvers: Collection[str]) -> Iterator[str]:
     problem = case.build()
     # The first call pays for what is set up once.
     convex.solve(problem, tol=1.0, progress=False)
@@ -113,34 +135,30 @@ def against_cvxpy(case: Case, solvers: tuple[str, ...]) -> Iterator[str]:
         f"{case}: {ours.method}, {seconds:.2f} s, gap {ours.relative_gap:.1e}{said}, "
         f"rank {ours.rank}"
     )
+    fastest = None
     for name in solvers:
-        peer = convex.reference(problem, tol=TARGET, solver=name)
+        try:
+            peer = convex.reference(problem, tol=TARGET, solver=name, **SOLVERS[name])
+        except RuntimeError:
+            yield f"    {name:10} nothing within {LIMIT:.0f} s   ratio over {LIMIT / seconds:.0f}"
+            continue
         took = peer.history[-1].seconds
         yield (
             f"    {name:10} {took:8.1f} s   ratio {took / seconds:7.1f}   "
             f"gap {peer.relative_gap:.1e}"
         )
+        fastest = took if fastest is None else min(fastest, took)
+    if fastest is not None:
+        yield f"    fastest    {fastest:8.1f} s   ratio {fastest / seconds:7.1f}"
 
 
 # --- attention at full size -----------------------------------------------------------------
 
 
-def pooled_attention(n: int, s: int, d: int, c: int) -> convex.SelfAttention:
-    """Pooled linear attention on such tokens in float32, with beta at β_max."""
-    X, label = tokens(n, s, d, c)
-    problem = convex.SelfAttention(X, label, beta=1.0, pool="mean", classes=c)
-    # `largest_beta` would form d³c entries.
-    residual = -problem.loss.target.double()
-    block = torch.zeros(8, dtype=torch.long)
-    norm = lanczos_bound(
-        lambda V: problem.units_first_gradient(residual, V, block[: len(V)]),
-        lambda U: problem.units_second_gradient(residual, U, block[: len(U)]),
-        d * c,
-        steps=12,
-        block=8,
-        like=residual,
-    )
-    return problem.with_beta(norm.found)
+def pooled_attention(X: torch.Tensor, label: torch.Tensor) -> convex.SelfAttention:
+    """Pooled linear attention with squared loss, beta at β_max."""
+    problem = convex.SelfAttention(X, label, beta=1.0, pool="mean")
+    return problem.with_beta(convex.largest_beta(problem))
 
 
 def peak_memory() -> float:
@@ -149,9 +167,10 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def factored(n: int, s: int, d: int, c: int, wanted: dict[float, float]) -> Iterator[str]:
+def factored(X: torch.Tensor, label: torch.Tensor, wanted: dict[float, float]) -> Iterator[str]:
     """``wanted``: the gap for each share of β_max."""
-    top = pooled_attention(n, s, d, c)
+    (n, s, d), c = X.shape, int(label.max()) + 1
+    top = pooled_attention(X, label)
     for share, tol in wanted.items():
         problem = top.with_beta(share * top.beta)
         started, used = time.perf_counter(), time.process_time()
@@ -170,8 +189,17 @@ def tables(quick: bool = False) -> Iterator[str]:
     yield "Pooled linear attention by the factored solver, matrix-free certificates"
     yield ""
     wanted = {0.1: 1e-4, 0.05: 1e-3}
-    for n in (200,) if quick else (500, 1000, 2000):
-        yield from factored(n, 196, 100, 100, wanted)
+    features = None if quick else image_features(2000, 100)
+    if features is None:
+        yield "Generated tokens: Tiny ImageNet is not at hand"
+        for n in (200,) if quick else (500, 1000, 2000):
+            yield from factored(*tokens(n, 196, 100, 100), wanted)
+    else:
+        yield "Tiny ImageNet, tokens of EfficientNet-Lite0, 100 principal components of variance 1"
+        by_class = torch.argsort(features[1], stable=True).view(100, 20)
+        for n in (500, 1000, 2000):
+            part = by_class[:, : n // 100].ravel()
+            yield from factored(features[0][part], features[1][part], wanted)
     yield ""
     yield "Heads: certified gap 1e-6 against CVXPY; linear attention as d grows"
     yield ""

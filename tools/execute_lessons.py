@@ -92,7 +92,8 @@ class _Meter(threading.Thread):
 def _environment() -> dict[str, str]:
     """One thread a kernel: lessons already fill the cores, and sums come out alike everywhere."""
     threads = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return {**os.environ, **dict.fromkeys(threads, "1"), "FOURVIEWS_BOOK_BUILD": "1"}
+    fixed = {"FOURVIEWS_BOOK_BUILD": "1", "FOURVIEWS_PRESET": "page"}
+    return {**os.environ, **dict.fromkeys(threads, "1"), **fixed}
 
 
 @dataclass

@@ -56,7 +56,14 @@ DEGENERATE = {
     "antiparallel": [[1.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]],
     "braid": [[1, -1, 0], [1, 0, -1], [0, 1, -1]],
     "through one line": [[1, 0, 0], [0, 1, 0], [1, 1, 0], [1, -1, 0], [0, 0, 1]],
-    "coordinate planes with diagonals": [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0], [0, 1, 1], [1, 1, 1]],
+    "coordinate planes with diagonals": [
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [1, 1, 0],
+        [0, 1, 1],
+        [1, 1, 1],
+    ],
     "sum of two": [[1, 2, 3], [3, 1, 2], [4, 3, 5], [0, 0, 0], [-1, -2, -3]],
     "Kronecker": np.kron([[1.0, 2.0], [1.0, -1.0]], [[1.0, 2.0], [1.0, -1.0]])[:, :3],
     "Kronecker, four features": np.kron([[1.0, 2.0], [3.0, -1.0]], [[1.0, 2.0], [3.0, -1.0]]),
@@ -64,7 +71,9 @@ DEGENERATE = {
     "circulant": circulant([1.0, 2.0, -3.0]),
     "circulant of rank one": circulant([1.0, 1.0, 1.0]),
     "circulant of even length": circulant([1.0, 0.0, -1.0, 0.0]),
-    "circulant with its blocks": np.vstack([circulant([1.0, 0.5, 0.0]), circulant([0.0, 1.0, 1.0])]),
+    "circulant with its blocks": np.vstack(
+        [circulant([1.0, 0.5, 0.0]), circulant([0.0, 1.0, 1.0])]
+    ),
 }
 
 
@@ -76,7 +85,9 @@ def test_degenerate_rows_lose_and_invent_no_cell(name):
 
 @given(
     rows=st.integers(1, 3).flatmap(
-        lambda d: st.lists(st.lists(st.integers(-2, 2), min_size=d, max_size=d), min_size=1, max_size=6)
+        lambda d: st.lists(
+            st.lists(st.integers(-2, 2), min_size=d, max_size=d), min_size=1, max_size=6
+        )
     )
 )
 @settings(max_examples=25)
@@ -97,7 +108,10 @@ def test_rows_of_mixed_scale_agree_with_linear_programs(seed, dtype):
 
 
 @given(
-    n=st.integers(1, 9), d=st.integers(1, 5), scale=st.integers(-6, 6), seed=st.integers(0, 2**31 - 1)
+    n=st.integers(1, 9),
+    d=st.integers(1, 5),
+    scale=st.integers(-6, 6),
+    seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=60)
 def test_general_position_has_covers_count(n, d, scale, seed):
@@ -115,7 +129,9 @@ def test_larger_arrangements_have_covers_count(n, d):
 
 @given(
     rows=st.integers(1, 4).flatmap(
-        lambda d: st.lists(st.lists(st.integers(-3, 3), min_size=d, max_size=d), min_size=1, max_size=9)
+        lambda d: st.lists(
+            st.lists(st.integers(-3, 3), min_size=d, max_size=d), min_size=1, max_size=9
+        )
     ),
     dtype=st.sampled_from([torch.float32, torch.float64]),
 )

@@ -86,7 +86,9 @@ def test_projections_that_are_known():
     line = torch.tensor([[1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]], dtype=torch.float64)
     assert torch.allclose(project_cone(x, line), x - x.mean())
     point_only = torch.cat([K, -K])
-    assert torch.allclose(project_cone(x, point_only), torch.zeros(3, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose(
+        project_cone(x, point_only), torch.zeros(3, dtype=torch.float64), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -175,7 +177,9 @@ def test_members_and_their_negatives_need_one_part():
     assert torch.equal(minus.negative, u) and not minus.positive.any()
     assert plus.cost == plus.lower_bound == minus.cost == pytest.approx(float(u.norm()))
     zero = cone_decomposition(0 * u, K)
-    assert zero.cost == zero.lower_bound == 0 and not zero.positive.any() and not zero.negative.any()
+    assert (
+        zero.cost == zero.lower_bound == 0 and not zero.positive.any() and not zero.negative.any()
+    )
     free = cone_decomposition(u, K[:0])
     assert free.cost == pytest.approx(float(u.norm()))
 
@@ -199,7 +203,9 @@ def test_thin_cones_cost_as_much_as_they_are_thin(width):
 )
 def test_a_cone_that_does_not_span_the_vector_is_refused(K):
     with pytest.raises(ValueError, match="no difference of two members"):
-        cone_decomposition(torch.tensor([0.5, 1.0], dtype=torch.float64), torch.tensor(K, dtype=torch.float64))
+        cone_decomposition(
+            torch.tensor([0.5, 1.0], dtype=torch.float64), torch.tensor(K, dtype=torch.float64)
+        )
 
 
 def test_a_cone_that_spans_the_vector_without_interior_is_enough():
@@ -230,7 +236,9 @@ def test_quasi_nuclear_norm_brackets(p, q, n, zero, seed):
     assert nuclear * (1 - 1e-12) <= low <= high
     if not K.any():
         # No constraint: columns cost more, singular pairs cost the nuclear norm.
-        assert low == pytest.approx(nuclear, rel=1e-10) and high == pytest.approx(nuclear, rel=1e-10)
+        assert low == pytest.approx(nuclear, rel=1e-10) and high == pytest.approx(
+            nuclear, rel=1e-10
+        )
     if q == 1:
         parts = cone_decomposition(Z[:, 0], K)
         assert high == pytest.approx(parts.cost, rel=1e-6)
@@ -239,12 +247,16 @@ def test_quasi_nuclear_norm_brackets(p, q, n, zero, seed):
     assert twice.lower <= 2 * high * (1 + 1e-9) and 2 * low <= twice.upper * (1 + 1e-9)
 
 
-@given(p=st.integers(1, 3), q=st.integers(1, 3), m=st.integers(1, 5), seed=st.integers(0, 2**31 - 1))
+@given(
+    p=st.integers(1, 3), q=st.integers(1, 3), m=st.integers(1, 5), seed=st.integers(0, 2**31 - 1)
+)
 @settings(max_examples=60)
 def test_the_lower_bound_holds_for_every_sum_of_units(p, q, m, seed):
     K, _ = pattern_cone(4, p, seed)
     rng = np.random.default_rng(seed + 4)
-    first = torch.stack([project_cone(torch.from_numpy(rng.standard_normal(p)), K) for _ in range(m)])
+    first = torch.stack(
+        [project_cone(torch.from_numpy(rng.standard_normal(p)), K) for _ in range(m)]
+    )
     second = torch.from_numpy(rng.standard_normal((m, q)))
     Z = first.T @ second
     if float(Z.norm()) < 1e-9:

@@ -292,7 +292,9 @@ def test_networks_refuse_inputs_of_other_sizes(name, pool):
     n, s, d = problem.X.shape
     m, (p, q) = 3, problem.block_shape
     group = torch.arange(m) % problem.groups if problem.groups > 1 else None
-    network = problem.hidden_layers(torch.ones(m, p).double(), torch.ones(m, q).double(), None, group)
+    network = problem.hidden_layers(
+        torch.ones(m, p).double(), torch.ones(m, q).double(), None, group
+    )
     network(problem.X)
     wrong = [(n, s, d + 1), (n, d + 1), (d,), (1, n, s, d)]
     wrong += [(n, d)] if pool or name != "mlp" else []

@@ -45,7 +45,10 @@ BAD = {
     "Y a scalar": (dict(Y=np.array(1.0)), "Y has no samples, X has 6"),
     "Y boolean": (dict(Y=Y > 0), "Y must hold floats or integer labels.*bool"),
     "Y complex": (dict(Y=Y.astype(complex)), "Y must hold floats or integer labels.*complex"),
-    "Y in another precision": (dict(Y=Y.astype(np.float32)), "Y must have X's dtype.*float64.*float32"),
+    "Y in another precision": (
+        dict(Y=Y.astype(np.float32)),
+        "Y must have X's dtype.*float64.*float32",
+    ),
     "Y with three axes": (dict(Y=Y[:, :, None]), r"float Y must have shape \(n, c\)"),
     "Y without columns": (dict(Y=Y[:, :0]), "c >= 1"),
     "Y with NaN": (dict(Y=changed(Y, (0, 0), np.nan)), "Y must be finite"),
@@ -53,21 +56,36 @@ BAD = {
     "integer Y in two columns": (dict(Y=np.ones((6, 2), dtype=int)), "integer Y are labels"),
     "Y per sample for tokens": (dict(X=TOKENS), "Y has 2 tokens, X has 4"),
     "labels per sample for tokens": (dict(X=TOKENS, Y=LABELS), "Y has no tokens, X has 4"),
-    "Y per token when pooled": (dict(X=TOKENS, Y=TOKEN_Y, pool="mean"), r"float Y must have shape \(n, c\)"),
-    "vector Y for tokens": (dict(X=TOKENS, Y=TOKEN_Y[..., 0]), r"float Y must have shape \(n, s, c\)"),
+    "Y per token when pooled": (
+        dict(X=TOKENS, Y=TOKEN_Y, pool="mean"),
+        r"float Y must have shape \(n, c\)",
+    ),
+    "vector Y for tokens": (
+        dict(X=TOKENS, Y=TOKEN_Y[..., 0]),
+        r"float Y must have shape \(n, s, c\)",
+    ),
     "label below zero": (dict(Y=LABELS - 1), r"labels in Y must lie in 0 … 1, got -1 … 1"),
     "label too large": (dict(Y=LABELS, classes=2), r"labels in Y must lie in 0 … 1, got 0 … 2"),
     "classes zero": (dict(Y=LABELS * 0, classes=0), "classes must be an integer >= 1, got 0"),
     "classes a float": (dict(Y=LABELS, classes=3.0), "classes must be an integer >= 1, got 3.0"),
     "classes boolean": (dict(Y=LABELS * 0, classes=True), "classes must be an integer"),
     "classes with float targets": (dict(classes=2), "classes goes with integer labels"),
-    "one class": (dict(Y=LABELS * 0, loss="cross_entropy"), "cross_entropy needs at least 2 classes, got 1"),
-    "probabilities that sum to 2": (dict(Y=np.ones((6, 2)), loss="cross_entropy"), "probability vectors.*sum"),
+    "one class": (
+        dict(Y=LABELS * 0, loss="cross_entropy"),
+        "cross_entropy needs at least 2 classes, got 1",
+    ),
+    "probabilities that sum to 2": (
+        dict(Y=np.ones((6, 2)), loss="cross_entropy"),
+        "probability vectors.*sum",
+    ),
     "negative probabilities": (
         dict(Y=np.tile([1.5, -0.5], (6, 1)), loss="cross_entropy"),
         "probability vectors.*minimum -0.5",
     ),
-    "one column of probabilities": (dict(Y=np.ones((6, 1)), loss="cross_entropy"), "at least 2 classes, got 1"),
+    "one column of probabilities": (
+        dict(Y=np.ones((6, 1)), loss="cross_entropy"),
+        "at least 2 classes, got 1",
+    ),
     # scalars and names
     "beta negative": (dict(beta=-1e-12), "beta must be a finite number >= 0, got -1e-12"),
     "beta NaN": (dict(beta=np.nan), "beta must be a finite number >= 0"),
@@ -75,27 +93,63 @@ BAD = {
     "beta a string": (dict(beta="0.1"), "beta must be a finite number"),
     "beta None": (dict(beta=None), "beta must be a finite number"),
     "beta boolean": (dict(beta=True), "beta must be a finite number"),
-    "activation unknown": (dict(activation="gelu"), "activation must be one of 'linear', 'gated_relu', 'relu', got 'gelu'"),
+    "activation unknown": (
+        dict(activation="gelu"),
+        "activation must be one of 'linear', 'gated_relu', 'relu', got 'gelu'",
+    ),
     "activation None": (dict(activation=None), "activation must be one of"),
     "activation unhashable": (dict(activation=["relu"]), "activation must be one of"),
-    "activation an array": (dict(activation=np.array(["relu", "linear"])), "activation must be one of"),
-    "loss unknown": (dict(loss="hinge"), "loss must be one of 'squared', 'cross_entropy', got 'hinge'"),
+    "activation an array": (
+        dict(activation=np.array(["relu", "linear"])),
+        "activation must be one of",
+    ),
+    "loss unknown": (
+        dict(loss="hinge"),
+        "loss must be one of 'squared', 'cross_entropy', got 'hinge'",
+    ),
     "pool unknown": (dict(X=TOKENS, pool="max"), "pool must be one of None, 'mean', got 'max'"),
     "pool without tokens": (dict(pool="mean"), "pool='mean' averages over tokens, but X has none"),
     # gates
     "gates with linear": (dict(gates=GATES), "gates and n_gates belong to"),
     "n_gates with linear": (dict(n_gates=3), "gates and n_gates belong to"),
-    "gates and n_gates": (dict(activation="gated_relu", gates=GATES, n_gates=3), "gates or n_gates, not both"),
-    "n_gates zero": (dict(activation="gated_relu", n_gates=0), "n_gates must be an integer >= 1, got 0"),
-    "n_gates negative": (dict(activation="relu", n_gates=-2), "n_gates must be an integer >= 1, got -2"),
-    "n_gates a float": (dict(activation="gated_relu", n_gates=2.0), "n_gates must be an integer >= 1"),
+    "gates and n_gates": (
+        dict(activation="gated_relu", gates=GATES, n_gates=3),
+        "gates or n_gates, not both",
+    ),
+    "n_gates zero": (
+        dict(activation="gated_relu", n_gates=0),
+        "n_gates must be an integer >= 1, got 0",
+    ),
+    "n_gates negative": (
+        dict(activation="relu", n_gates=-2),
+        "n_gates must be an integer >= 1, got -2",
+    ),
+    "n_gates a float": (
+        dict(activation="gated_relu", n_gates=2.0),
+        "n_gates must be an integer >= 1",
+    ),
     "n_gates boolean": (dict(activation="gated_relu", n_gates=True), "n_gates must be an integer"),
-    "gates of another width": (dict(activation="gated_relu", gates=GATES[:, :2]), r"gates must have shape \(P, 3\).*\(5, 2\)"),
-    "gates a vector": (dict(activation="gated_relu", gates=GATES[0]), r"gates must have shape \(P, 3\)"),
+    "gates of another width": (
+        dict(activation="gated_relu", gates=GATES[:, :2]),
+        r"gates must have shape \(P, 3\).*\(5, 2\)",
+    ),
+    "gates a vector": (
+        dict(activation="gated_relu", gates=GATES[0]),
+        r"gates must have shape \(P, 3\)",
+    ),
     "gates without rows": (dict(activation="gated_relu", gates=GATES[:0]), "P >= 1"),
-    "gates a list": (dict(activation="gated_relu", gates=GATES.tolist()), "gates must be a numpy array"),
-    "gates in another precision": (dict(activation="gated_relu", gates=GATES.astype(np.float32)), "gates must.*float64.*float32"),
-    "gates with NaN": (dict(activation="gated_relu", gates=changed(GATES, (0, 0), np.nan)), "gates must be finite"),
+    "gates a list": (
+        dict(activation="gated_relu", gates=GATES.tolist()),
+        "gates must be a numpy array",
+    ),
+    "gates in another precision": (
+        dict(activation="gated_relu", gates=GATES.astype(np.float32)),
+        "gates must.*float64.*float32",
+    ),
+    "gates with NaN": (
+        dict(activation="gated_relu", gates=changed(GATES, (0, 0), np.nan)),
+        "gates must be finite",
+    ),
     "seed a float": (dict(activation="gated_relu", seed=0.5), "seed"),
     "more arrangements than feasible": (
         dict(X=HUGE, Y=HUGE[:, :1], activation="relu"),
@@ -120,7 +174,9 @@ def test_bad_problem(name, form):
         convex.MLP(arguments.pop("X"), arguments.pop("Y"), **arguments)
 
 
-@pytest.mark.parametrize("name", [name for name in BAD if name != "more arrangements than feasible"])
+@pytest.mark.parametrize(
+    "name", [name for name in BAD if name != "more arrangements than feasible"]
+)
 def test_no_work_before_the_check(name, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("work started before the input was checked")
@@ -144,11 +200,17 @@ def test_labels_of_every_integer_type(dtype, labels):
 def test_scalar_types_of_numpy_and_vector_targets():
     problem = convex.MLP(X, Y[:, 0], beta=np.float32(0.5))
     assert problem.loss.target.shape == (6, 1) and problem.coefficient_shape == (3, 1)
-    assert convex.MLP(X, Y, beta=np.int64(1), activation="gated_relu", n_gates=np.int64(3)).beta == 1
+    assert (
+        convex.MLP(X, Y, beta=np.int64(1), activation="gated_relu", n_gates=np.int64(3)).beta == 1
+    )
 
 
 def test_inputs_are_not_changed():
-    x, y, gates = torch.from_numpy(X.copy()), torch.from_numpy(Y.copy()), torch.from_numpy(GATES.copy())
+    x, y, gates = (
+        torch.from_numpy(X.copy()),
+        torch.from_numpy(Y.copy()),
+        torch.from_numpy(GATES.copy()),
+    )
     x.requires_grad_()
     problem = convex.MLP(x, y, beta=0.1, activation="gated_relu", gates=gates)
     convex.solve(problem, progress=False)

@@ -50,7 +50,9 @@ def test_gradient_is_autograds(kind, case):
     loss, F = draw(kind, case)
     F.requires_grad_()
     loss.value(F).backward()
-    assert torch.allclose(loss.gradient(F.detach()), F.grad, rtol=1e-12, atol=1e-14 * case["scale"] + 1e-15)
+    assert torch.allclose(
+        loss.gradient(F.detach()), F.grad, rtol=1e-12, atol=1e-14 * case["scale"] + 1e-15
+    )
 
 
 @both
@@ -83,8 +85,15 @@ def test_fenchel_young(kind, case):
     V = loss.gradient(F)
     total = float(loss.value(F) + loss.conjugate(V))
     inner = float((V * F).sum())
-    size = 1e-300 + float((V * F).abs().sum()) + abs(float(loss.value(F))) + abs(float(loss.conjugate(V)))
-    assert abs(total - inner) <= 1e-13 * size * F.numel() + (1e-11 if kind == "cross_entropy" else 0)
+    size = (
+        1e-300
+        + float((V * F).abs().sum())
+        + abs(float(loss.value(F)))
+        + abs(float(loss.conjugate(V)))
+    )
+    assert abs(total - inner) <= 1e-13 * size * F.numel() + (
+        1e-11 if kind == "cross_entropy" else 0
+    )
     G = other(F, case)
     # q = V + Y is a probability, so rounding there is absolute; squared loss scales throughout.
     unit = 1.0 if kind == "cross_entropy" else 0.0
@@ -111,7 +120,9 @@ def test_convex_and_smooth(kind, case):
     loss, F = draw(kind, case)
     G = other(F, case, 2)
     remainder = float(loss.value(G) - loss.value(F) - (loss.gradient(F) * (G - F)).sum())
-    slack = 1e-12 * (1e-300 + abs(float(loss.value(G))) + abs(float(loss.value(F))) + float((G - F).abs().sum()))
+    slack = 1e-12 * (
+        1e-300 + abs(float(loss.value(G))) + abs(float(loss.value(F))) + float((G - F).abs().sum())
+    )
     assert -slack <= remainder <= 0.5 * loss.smoothness * float((G - F).square().sum()) + slack
     change = (loss.gradient(G) - loss.gradient(F)).norm()
     assert float(change) <= loss.smoothness * float((G - F).norm()) * (1 + 1e-12) + 1e-15
@@ -142,7 +153,12 @@ def test_prox_is_optimal(kind, step, case):
     # Cross-entropy is a difference of scores: they, not the loss, set the rounding.
     slack = 1e-12 * (1e-300 + abs(best) + abs(float(loss.value(P))))
     slack += 1e-15 * float(P.abs().sum()) if kind == "cross_entropy" else 0.0
-    for candidate in (G, P + 1e-3 * other(G, case, 3), P - 1e-6 * other(G, case, 4), torch.zeros_like(G)):
+    for candidate in (
+        G,
+        P + 1e-3 * other(G, case, 3),
+        P - 1e-6 * other(G, case, 4),
+        torch.zeros_like(G),
+    ):
         assert best <= value(candidate) + slack
     # Strong convexity with modulus 1/step turns a residual into a distance.
     residual = loss.gradient(P) + (P - G) / step
@@ -201,14 +217,21 @@ def test_dual_bound_is_tight_at_the_optimum(kind):
 @pytest.mark.parametrize("scale", [1e4, 1e8])
 def test_huge_scores_stay_finite(kind, scale):
     loss, F = draw(kind, {"rows": 3, "k": 4, "scale": scale, "target": "hard", "seed": 1})
-    for result in (loss.value(F), loss.gradient(F), loss.conjugate(loss.gradient(F)), loss.prox(F, 1.0)):
+    for result in (
+        loss.value(F),
+        loss.gradient(F),
+        loss.conjugate(loss.gradient(F)),
+        loss.prox(F, 1.0),
+    ):
         assert torch.isfinite(result).all()
     assert np.isfinite(loss.dual_bound(loss.gradient(F), 1.0))
 
 
 @both
 def test_precision_follows(kind):
-    loss, F = draw(kind, {"rows": 2, "k": 3, "scale": 1.0, "target": "soft", "seed": 2}, torch.float32)
+    loss, F = draw(
+        kind, {"rows": 2, "k": 3, "scale": 1.0, "target": "soft", "seed": 2}, torch.float32
+    )
     assert loss.gradient(F).dtype == loss.prox(F, 0.5).dtype == torch.float32
     assert loss.to(torch.float64).target.dtype == torch.float64
     single, double = loss.prox(F, 0.5), loss.to(torch.float64).prox(F.double(), 0.5)

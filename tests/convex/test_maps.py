@@ -48,7 +48,9 @@ def test_adjoint_identity(activation, layout, c, dtype, scale, make_problem):
         AZ, AR = problem.forward(Z), problem.adjoint(R)
         left = float((AZ.double() * R.double()).sum())
         right = float((Z.double() * AR.double()).sum())
-        size = float(AZ.double().norm() * R.double().norm() + Z.double().norm() * AR.double().norm())
+        size = float(
+            AZ.double().norm() * R.double().norm() + Z.double().norm() * AR.double().norm()
+        )
         assert abs(left - right) <= 20 * torch.finfo(dtype).eps * size
         assert AZ.dtype == AR.dtype == dtype
         assert AR.shape == problem.coefficient_shape and AZ.shape == problem.loss.target.shape
@@ -118,7 +120,11 @@ def test_rank_one_coefficients_are_a_hidden_unit(activation, layout, c, dtype, m
     blocks = 1 if problem.masks is None else len(problem.masks)
     for j in range(blocks):
         # A ReLU neuron must lie in the cone of its pattern: the witness does.
-        u = problem.gates[j : j + 1] if activation == "relu" else torch.randn(1, 2, generator=generator).to(dtype)
+        u = (
+            problem.gates[j : j + 1]
+            if activation == "relu"
+            else torch.randn(1, 2, generator=generator).to(dtype)
+        )
         gates = problem.gates[j : j + 1] if activation == "gated_relu" else None
         network = problem.hidden_layers(u, v, gates)
         Z = torch.zeros(problem.coefficient_shape, dtype=dtype).reshape(-1, 2, c)
@@ -126,10 +132,14 @@ def test_rank_one_coefficients_are_a_hidden_unit(activation, layout, c, dtype, m
         with torch.no_grad():
             outputs = network(problem.X)
         forward = problem.forward(Z.reshape(problem.coefficient_shape))
-        assert torch.allclose(outputs, forward, atol=30 * torch.finfo(dtype).eps * (1 + float(forward.abs().max())))
+        assert torch.allclose(
+            outputs, forward, atol=30 * torch.finfo(dtype).eps * (1 + float(forward.abs().max()))
+        )
 
 
-@pytest.mark.parametrize("activation, layout, c, dtype", [case for case in EVERY if case[0] != "relu"])
+@pytest.mark.parametrize(
+    "activation, layout, c, dtype", [case for case in EVERY if case[0] != "relu"]
+)
 def test_network_of_any_coefficients_computes_the_map(activation, layout, c, dtype, make_problem):
     problem = make_problem(activation, layout=layout, c=c, dtype=dtype, n=5, s=2, d=4, beta=0.1)
     Z, _ = draw(problem, 2)
@@ -142,7 +152,9 @@ def test_network_of_any_coefficients_computes_the_map(activation, layout, c, dty
     assert torch.allclose(outputs, forward, atol=slack)
     lengths = torch.stack([network.first.norm(dim=1), network.second.norm(dim=1)])
     assert torch.allclose(lengths[0], lengths[1], rtol=1e3 * torch.finfo(dtype).eps)
-    assert float(network.weight_decay().detach()) == pytest.approx(float(convex.nuclear_norm(Z)), rel=1e-5)
+    assert float(network.weight_decay().detach()) == pytest.approx(
+        float(convex.nuclear_norm(Z)), rel=1e-5
+    )
 
 
 @every
@@ -154,14 +166,19 @@ def test_other_precision_keeps_masks_and_values(activation, layout, c, dtype, ma
     if problem.masks is not None:
         assert torch.equal(twin.masks, problem.masks.to(other))
     Z, _ = draw(problem, 3)
-    assert torch.allclose(twin.forward(Z.to(other)).double(), problem.forward(Z).double(), rtol=1e-4, atol=1e-4)
+    assert torch.allclose(
+        twin.forward(Z.to(other)).double(), problem.forward(Z).double(), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_pooling_averages_over_tokens(make_problem):
     pooled = make_problem("gated_relu", layout="pool", c=2, beta=0.1)
     tokens = convex.MLP(
-        pooled.X, torch.zeros(*pooled.X.shape[:2], 2, dtype=torch.float64), beta=0.1,
-        activation="gated_relu", gates=pooled.gates,
+        pooled.X,
+        torch.zeros(*pooled.X.shape[:2], 2, dtype=torch.float64),
+        beta=0.1,
+        activation="gated_relu",
+        gates=pooled.gates,
     )
     Z, _ = draw(pooled, 4)
     assert torch.allclose(pooled.forward(Z), tokens.forward(Z).mean(1))
@@ -171,8 +188,14 @@ def test_order_of_samples_and_tokens_does_not_matter(make_problem):
     problem = make_problem("gated_relu", layout="tokens", c=2, beta=0.1)
     Z, _ = draw(problem, 5)
     forward = problem.forward(Z)
-    assert torch.allclose(problem.with_data(problem.X.flip(0)).lifted(Z, problem.with_data(problem.X.flip(0)).masks), forward.flip(0))
-    assert torch.allclose(problem.with_data(problem.X.flip(1)).lifted(Z, problem.with_data(problem.X.flip(1)).masks), forward.flip(1))
+    assert torch.allclose(
+        problem.with_data(problem.X.flip(0)).lifted(Z, problem.with_data(problem.X.flip(0)).masks),
+        forward.flip(0),
+    )
+    assert torch.allclose(
+        problem.with_data(problem.X.flip(1)).lifted(Z, problem.with_data(problem.X.flip(1)).masks),
+        forward.flip(1),
+    )
 
 
 def test_drawn_gates_are_kept_once_and_on_at_zero():

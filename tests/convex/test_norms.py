@@ -57,7 +57,9 @@ def test_norms_are_those_of_the_singular_values(case):
     s = np.linalg.svd(Z.double().numpy(), compute_uv=False)
     size = case["scale"] * case["p"]
     assert float(nuclear_norm(Z)) == pytest.approx(s.sum(), rel=slack(case), abs=slack(case) * size)
-    assert np.allclose(spectral_norm(Z).double().numpy(), s.max(-1), rtol=slack(case), atol=slack(case) * size)
+    assert np.allclose(
+        spectral_norm(Z).double().numpy(), s.max(-1), rtol=slack(case), atol=slack(case) * size
+    )
     assert polar_upper_bound(Z.double()) >= s.max()
     assert polar_upper_bound(Z.double()) <= s.max() * (1 + 1e-12)
 
@@ -108,7 +110,9 @@ def test_threshold_is_optimal(case, share):
     W = draw(case, 2).double()
     Q = singular_value_threshold(W, threshold)
     left = float((P - Q).square().sum())
-    assert left <= float(((P - Q) * (Z - W)).sum()) + 1e-12 * (float(Z.square().sum()) + float(W.square().sum()))
+    assert left <= float(((P - Q) * (Z - W)).sum()) + 1e-12 * (
+        float(Z.square().sum()) + float(W.square().sum())
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (4, 1), (1, 4), (3, 4, 1), (3, 2, 2)])
@@ -163,7 +167,11 @@ def test_no_other_factorisation_decays_less(case):
 @pytest.mark.parametrize("share", [0.1, 0.9])
 def test_problem_prox_scales_with_beta(share, make_problem):
     problem = make_problem("gated_relu", c=2, share=share)
-    Z = torch.randn(problem.coefficient_shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    expected = torch.stack([convex.singular_value_threshold(block, 0.5 * problem.beta) for block in Z])
+    Z = torch.randn(
+        problem.coefficient_shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    expected = torch.stack(
+        [convex.singular_value_threshold(block, 0.5 * problem.beta) for block in Z]
+    )
     assert torch.allclose(problem.prox(Z, 0.5), expected, atol=1e-14)
     assert float(problem.norm(Z)) == pytest.approx(sum(float(nuclear_norm(block)) for block in Z))

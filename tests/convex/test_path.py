@@ -87,3 +87,22 @@ def test_relu_paths():
 def test_bad_paths(options, match):
     with pytest.raises(ValueError, match=match):
         convex.regularization_path(problem_of("linear", 2), progress=False, **options)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("n_gates", [None, 5])
+def test_without_the_blocks_the_largest_beta_is_at_most_a_thousandth_above(
+    seed, n_gates, monkeypatch
+):
+    g = torch.Generator().manual_seed(seed)
+    X = torch.randn(9, 4, 5, generator=g, dtype=torch.float64) * 10.0 ** torch.randn(5, generator=g)
+    Y = torch.randn(9, 6, generator=g, dtype=torch.float64)
+    gated = {"activation": "gated_relu", "n_gates": n_gates} if n_gates else {}
+    problem = convex.SelfAttention(X, Y, beta=1.0, pool="mean", **gated)
+    exact = convex.largest_beta(problem)
+    monkeypatch.setattr("fourviews.convex.path.LARGEST_BLOCKS", 0)
+    for layout in (problem, problem.to(torch.float32)):
+        assert exact * (1 - 1e-12) <= convex.largest_beta(layout) * (
+            1 + 1e-6 * (layout is not problem)
+        )
+        assert convex.largest_beta(layout) <= exact * (1 + 1.01e-3)

@@ -26,7 +26,9 @@ def identity(size: int, beta: float) -> convex.MLP:
     return convex.MLP(np.eye(size), np.eye(size), beta=beta)
 
 
-def random(seed: int, n: int, d: int, c: int, loss: str, decay: float, gates: int = 0) -> convex.MLP:
+def random(
+    seed: int, n: int, d: int, c: int, loss: str, decay: float, gates: int = 0
+) -> convex.MLP:
     """Features whose scales fall from 1 to 10 to the power of minus ``decay``."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d)) * np.logspace(0, -decay, d)
@@ -81,7 +83,9 @@ def fista_bound(problem: convex.Problem, best: convex.Solution, k: np.ndarray) -
     return 2 * problem.loss.smoothness * squared_operator_norm(problem) * distance / (k + 1) ** 2
 
 
-def frank_wolfe_errors(problem: convex.Problem, best: convex.Solution, radius: float, count: int) -> np.ndarray:
+def frank_wolfe_errors(
+    problem: convex.Problem, best: convex.Solution, radius: float, count: int
+) -> np.ndarray:
     """Frank–Wolfe with step 2/(k + 2) on (Z, τ), ‖Z‖ ≤ τ ≤ T: error of L(AZ) + βτ."""
     Z, level, errors = torch.zeros(problem.coefficient_shape, dtype=torch.float64), 0.0, []
     for k in range(count):

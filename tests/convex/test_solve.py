@@ -633,3 +633,13 @@ def test_fewer_neurons_compute_the_same_with_no_more_decay(loss, make_problem):
     assert several.fewer_neurons(problem, many, 0.0) is many
     none = Neurons(first[:0], second[:0], many.block[:0])
     assert several.fewer_neurons(problem, none, 0.0) is none
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_options_reach_the_solver_of_cvxpy_and_a_failure_is_told(make_problem):
+    problem = make_problem("linear", n=6, d=3, c=2)
+    few = convex.reference(problem, max_iter=3)
+    assert few.iterations <= 3 and not few.converged
+    assert few.lower_bound <= convex.reference(problem).objective * (1 + 1e-9)
+    with pytest.raises(RuntimeError, match="CVXPY's solver failed: .*MOSES"):
+        convex.reference(problem, solver="MOSES")

@@ -16,7 +16,9 @@ from .solution import Neurons, Record, Solution, neurons_from_parts
 __all__ = ["reference"]
 
 
-def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None) -> Solution:
+def reference(
+    problem: Problem, *, tol: float = 1e-5, solver: str | None = None, **options: Any
+) -> Solution:
     r"""Solve ``problem`` with CVXPY and certify what comes back.
 
     The linear map enters as an explicit matrix, built column by column from
@@ -34,6 +36,8 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
         Relative gap that counts as converged.
     solver : str, optional
         CVXPY solver; Clarabel if not given.
+    **options
+        For that solver, as CVXPY takes them: ``time_limit=60.0`` for Clarabel.
 
     Raises
     ------
@@ -42,7 +46,7 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     NotImplementedError
         For ReLU with several output columns, or with patterns that are not all listed.
     RuntimeError
-        If the solver returns no point.
+        If the solver returns no point, at a time limit perhaps.
     """
     try:
         import cvxpy as cp
@@ -83,7 +87,10 @@ def reference(problem: Problem, *, tol: float = 1e-5, solver: str | None = None)
     model = cp.Problem(
         cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints
     )
-    model.solve(solver=solver or "CLARABEL")
+    try:
+        model.solve(solver=solver or "CLARABEL", **options)
+    except cp.SolverError as error:
+        raise RuntimeError(f"CVXPY's solver failed: {error}") from error
     if variables[0][0].value is None:
         raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
     values = np.array([[block.value for block in variable] for variable in variables])

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ..certificates import lower_bound, relative_gap
+from ..matrix_free import LARGEST_BLOCKS, STARTS, gradient_bound, shards
 from ..problem import Problem, _is_integer
 from ..solution import Neurons, Solution
-from ..spectral import lanczos_bound
 from .lbfgs import lbfgs
 from .log import Log
 
 __all__ = ["factored"]
 
-# Up to this many entries the gradient's blocks are formed and decomposed exactly.
-_LARGEST_BLOCKS = 20_000_000
-# Independent starts of the matrix-free bound: they make few steps suffice, and pass the data once.
-_STARTS = 8
-_MOST_STEPS = 2000
+_LARGEST_BLOCKS, _STARTS = LARGEST_BLOCKS, STARTS
 # Up to this side the second layer's linear system is solved in every step.
 _LARGEST_SYSTEM = 8000
 _MOST_STEPS_OF_ROUND = 60
@@ -208,9 +203,7 @@ class _Factors:
         return self.blocks * self.p * self.q > _LARGEST_BLOCKS
 
     def parts(self) -> Iterator[tuple[slice, Problem]]:
-        for start in range(0, len(self.problem.X), self.shard):
-            part = slice(start, start + self.shard)
-            yield part, self.problem.part(part)
+        return shards(self.problem, self.shard)
 
     def predict(self, units: Neurons) -> Tensor:
         output = torch.empty_like(self.loss.target)
@@ -381,50 +374,14 @@ class _Factors:
         # Residuals depend on the starts of earlier bounds: each draws its own, and all together
         # fail with the stated probability, the sum of 1/k(k + 1) being 1.
         self.bounds += 1
-        failure = self.failure_probability / (self.blocks * self.bounds * (self.bounds + 1))
-        # Steps for which the bound exceeds what is found by the slack, see `lanczos_bound`.
-        exponent = np.log(1.648 * np.sqrt(self.q)) - np.log(failure) / _STARTS
-        steps = int(np.ceil(0.5 + 0.5 * exponent / np.sqrt(2 * slack)))
-        results = []
-        for j in range(self.blocks):
-
-            def apply(V: Tensor, j: int = j) -> Tensor:
-                block = torch.full((len(V),), j, device=residual.device)
-                return sum(
-                    data.units_first_gradient(residual[part], V, block)
-                    for part, data in self.parts()
-                )
-
-            def apply_transposed(U: Tensor, j: int = j) -> Tensor:
-                block = torch.full((len(U),), j, device=residual.device)
-                return sum(
-                    data.units_second_gradient(residual[part], U, block)
-                    for part, data in self.parts()
-                )
-
-            results.append(
-                lanczos_bound(
-                    apply,
-                    apply_transposed,
-                    self.q,
-                    steps=min(steps, _MOST_STEPS),
-                    block=_STARTS,
-                    pairs=count,
-                    failure_probability=failure,
-                    seed=self.bounds * self.blocks + j,
-                    like=residual,
-                )
-            )
-        return (
-            max(r.bound for r in results),
-            max(r.found for r in results),
-            torch.cat([r.values for r in results]),
-            torch.cat([r.lefts for r in results]),
-            torch.cat([r.rights for r in results]),
-            torch.cat(
-                [
-                    torch.full((len(r.values),), j, device=residual.device)
-                    for j, r in enumerate(results)
-                ]
-            ),
+        found = gradient_bound(
+            self.problem,
+            residual,
+            slack=slack,
+            failure_probability=self.failure_probability / (self.bounds * (self.bounds + 1)),
+            seed=self.bounds,
+            pairs=count,
+            shard=self.shard,
+            starts=_STARTS,
         )
+        return found.bound, found.found, found.values, found.lefts, found.rights, found.block
