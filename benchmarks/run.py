@@ -1,6 +1,6 @@
 """All benchmarks: `make bench`. Prints ratios, writes `_build/bench/report.txt` and plots.
 
-python benchmarks/run.py [--quick] [gated] [vector] [relu] [growth] [heads] [lml] [convolution]
+python benchmarks/run.py [--quick] [PART ...]
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ import growth
 import heads
 import lml
 import relu
+import spline
+import unrolled
 import vector
 from machine import describe
 
 FOLDER = Path(__file__).resolve().parents[1] / "_build" / "bench"
+PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
+    "gated": gated.tables,
+    "vector": vector.tables,
+    "relu": relu.tables,
+    "growth": lambda quick: growth.tables(quick, FOLDER),
+    "heads": heads.tables,
+    "lml": lml.tables,
+    "convolution": convolution.tables,
+    "spline": spline.tables,
+    "unrolled": unrolled.tables,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument(
-        "parts",
-        nargs="*",
-        choices=["gated", "vector", "relu", "growth", "heads", "lml", "convolution", []],
-    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help=", ".join(PARTS))
     arguments = parser.parse_args()
-    parts: dict[str, Callable[[], Iterable[str]]] = {
-        "gated": lambda: gated.tables(arguments.quick),
-        "vector": lambda: vector.tables(arguments.quick),
-        "relu": lambda: relu.tables(arguments.quick),
-        "growth": lambda: growth.tables(arguments.quick, FOLDER),
-        "heads": lambda: heads.tables(arguments.quick),
-        "lml": lambda: lml.tables(arguments.quick),
-        "convolution": lambda: convolution.tables(arguments.quick),
-    }
     FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     report = describe()
     print("\n".join(report), flush=True)
-    for name in arguments.parts or parts:
-        for row in itertools.chain([""], parts[name]()):
+    for name in arguments.parts or PARTS:
+        for row in itertools.chain([""], PARTS[name](arguments.quick)):
             print(row, flush=True)
             report.append(row)
     report += ["", f"together {time.perf_counter() - started:.0f} s"]

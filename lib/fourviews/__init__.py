@@ -9,6 +9,7 @@ The package holds what the lessons of the book import:
 - :mod:`fourviews.data` - real data: found, verified, cached
 - :mod:`fourviews.display` - figure style and progress bars
 - :mod:`fourviews.projection` - softmax, sparsemax and LML as projections, losses for the k best
+- :mod:`fourviews.spline` - exact splines, their degrees, and a compiler from them to encoders
 - :mod:`fourviews.unrolled` - energies whose descent steps are layers, and certificates of descent
 
 Importing the package itself loads none of them; the submodules are loaded on first use, so that

@@ -13,12 +13,20 @@ import textwrap
 HOOK = """
 from jaxtyping import install_import_hook
 install_import_hook(
-    ["fourviews.convex", "fourviews.attention", "fourviews.projection", "fourviews.unrolled"],
+    [
+        "fourviews.convex",
+        "fourviews.attention",
+        "fourviews.data.generated_scenes",
+        "fourviews.data.scenes",
+        "fourviews.projection",
+        "fourviews.spline",
+        "fourviews.unrolled",
+    ],
     "beartype.beartype",
 )
 import itertools
 import torch
-from fourviews import attention, convex, projection, unrolled
+from fourviews import attention, convex, data, projection, spline, unrolled
 """
 
 CONVEX = """
@@ -118,6 +126,13 @@ for dtype, lead in itertools.product((torch.float32, torch.float64), ((), (2,)))
         model = unrolled.UnrolledTransformer(3, 2, step=step, relu=relu, anchoring=0.1, dtype=dtype)
         model(X, tokens, return_energies=True)
         [c.status() for c in unrolled.descent_certificate(model, X, tokens)]
+    theirs = unrolled.PublishedTransformer(3, 2, anchored=True, dtype=dtype)
+    texts = [randn(4, 3), randn(2, 3)]
+    theirs(X), unrolled.energies_along(theirs, texts), unrolled.energies_along(model, texts).mean
+    classifier = unrolled.TextClassifier(model, 3)
+    unrolled.train_online(classifier, texts, torch.tensor([0, 1]), steps=2)
+    unrolled.fit_readout(classifier, texts, torch.tensor([0, 1]), steps=2)
+    classifier.accuracy(texts, torch.tensor([0, 1]))
 B = randn(5, 3)
 f, g, h = unrolled.matrix_pair(randn(4, 5), W, B, B)
 unrolled.alternate(f, g, B, 0.1, 0.1, 2, relu=True).report()
@@ -152,6 +167,66 @@ for reduction in ("none", "sum", "mean"):
 projection.topk_recall(x, labels, 2)
 for constrained in (False, True):
     projection.relation_recall(x, labels, 4, constrained=constrained)
+generator = torch.Generator().manual_seed(0)
+features, classes = torch.randn(48, 3), torch.arange(48) % 6
+group = projection.similar_classes(torch.randn(6, 2), 3)
+projection.confuse_labels(classes, group, 0.5, generator)
+noisy = projection.NoisyLabels(features, classes, features, classes, k=2)
+noisy.run(projection.topk_losses(2), rate=0.5, seed=0, decays=(0.1, 1.0), iterations=3)
+pairs = projection.Pairs.of(data.generated_scenes(12, max_objects=4))
+losses = projection.relation_losses(5)
+projection.compare_relation_losses(
+    pairs[:6], pairs[6:9], pairs[9:], losses, kinds=24, seed=0, epochs=1, width=4
+)
+"""
+
+SPLINE = """
+import numpy as np
+from scipy import interpolate
+
+X = spline.variables(2, 2)
+f = spline.maximum(X[0, 0] * X[1, 1], X[0, 1], 1) - spline.minimum(X[1, 0], 2) ** 3
+for dtype in (torch.float32, torch.float64):
+    x = torch.randn(4, 2, 2, dtype=dtype)
+    encoder = spline.compile_encoder(f, dtype=dtype)
+    decoder = spline.compile_decoder(np.array([[X[0, 0]], [f]]), dtype=dtype)
+    for module in (encoder, decoder):
+        module(x)
+        module.dense()(x)
+        module.exact([[1, 2], [3, 4]])
+        str(module.report)
+    spline.smooth(encoder, "softplus", 10.0)(x)
+    spline.smoothing_errors(encoder, x, [1.0, 10.0])
+    f(x)
+spline.degree(encoder)
+spline.measured_degree(encoder, (2, 2))
+spline.pieces(encoder, (np.zeros((2, 2)), np.ones((2, 2))))
+x, y = spline.variables(1, 2)[0]
+g = spline.maximum(x * y, x, 0)
+spline.normal_form(g).expression()([1, 2])
+spline.linear_after_veronese(g)
+spline.veronese_encoder(2, 2)
+partition = spline.SignPartition([x - y])
+spline.PiecewisePolynomial(partition, {(None,): x})([[1, 2]])
+partition.lines()
+spline.triangulation_partition(np.array([[0, 0], [1, 0], [0, 1]]), [[0, 1, 2]]).lines()
+points = np.random.default_rng(0).uniform(size=(12, 2))
+for shape in ((12,), (12, 2)):
+    flat = interpolate.LinearNDInterpolator(points, np.ones(shape))
+    spline.compile_encoder(flat)
+    spline.cpwl_network(flat)
+solid = np.random.default_rng(0).uniform(size=(9, 3))
+spline.compile_encoder(interpolate.LinearNDInterpolator(solid, solid[:, 0] ** 2))
+spline.cpwl_network(spline.maximum(x, y, x + y, 1 - x, 2 * y))
+curve = interpolate.CubicSpline(np.arange(4.0), np.ones((4, 2)))
+spline.compile_encoder(curve, outside="extend")(torch.zeros(3, 1, 1, dtype=torch.float64))
+t = np.arange(6.0)
+spline.compile_encoder(interpolate.NdBSpline((t, t), np.ones((4, 4)), 1))
+spline.network_block(attention.FeedForward(2, 3), 4)(torch.randn(4, 2))
+counter = spline.counterexample()
+one, other = spline.twin_points(np.eye(5, dtype=int).tolist(), 1)
+counter(*one), counter.max_definable_part()
+spline.product_of_positive_parts()
 """
 
 WRONG = """
@@ -185,6 +260,11 @@ def test_shapes_of_the_unrolled_view_are_as_annotated() -> None:
 
 def test_shapes_of_projections_are_as_annotated() -> None:
     result = run(PROJECTION)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_shapes_of_the_spline_view_are_as_annotated() -> None:
+    result = run(SPLINE)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

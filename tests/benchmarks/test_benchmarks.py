@@ -87,10 +87,36 @@ def test_tokens_have_the_scales_and_labels_that_they_say():
 def test_a_row_of_the_heads_table_certifies():
     import heads
 
-    rows = list(heads.factored(40, 6, 5, 4, {0.1: 1e-4}))
+    rows = list(heads.factored(*heads.tokens(40, 6, 5, 4), {0.1: 1e-4}))
     assert len(rows) == 1 and "β=0.1·β_max" in rows[0] and "of 1e-04 wanted" in rows[0]
     gap = float(rows[0].split("certified gap ")[1].split()[0])
     assert gap <= 1e-4
     case = heads.Case("Mixer", "linear", 6, 3, 3, 2)
-    ours, peer = heads.against_cvxpy(case, ("CLARABEL",))
+    ours, peer, fastest = heads.against_cvxpy(case, ("CLARABEL",))
     assert "not converged" not in ours and "CLARABEL" in peer and "ratio" in peer
+    assert peer.split()[1:5] == fastest.split()[1:5]
+
+
+def test_the_largest_tensor_of_energy_and_step_is_no_larger_than_scores_or_tokens():
+    import unrolled as part
+
+    from fourviews import unrolled
+
+    for n, d in ((64, 8), (16, 500), (1, 3)):
+        Y = part.tokens(n, d, torch.float32)
+        energy = unrolled.AttentionEnergy(confinement=1.0)
+        assert part.largest_tensor(lambda Y=Y, e=energy: e.value_and_step(Y)) <= n * max(n, d)
+        # The measure sees what it is meant to see.
+        assert part.largest_tensor(lambda Y=Y: Y[:, None] * Y) == n * n * d
+
+
+def test_the_unrolled_tables_count_rises_of_both_models():
+    import unrolled as part
+
+    rows = list(part.tables(True))
+    assert sum("two matrix products  " in row and "ratio  1.00" in row for row in rows) == 2
+    joint = [row for row in rows if "ours, joint" in row]
+    if joint:  # there were word vectors
+        assert len(joint) == 8
+        assert all(" 0 of" in row and "guaranteed 100.0 %" in row for row in joint)
+        assert sum("published" in row for row in rows) == 24

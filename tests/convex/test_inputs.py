@@ -376,3 +376,142 @@ def test_bad_cones_are_refused(function, vector, K):
 def test_bad_blocks_are_refused(Z, K):
     with pytest.raises(ValueError, match="Z|K"):
         convex.quasi_nuclear_norm(Z, K)
+
+
+HEADS = {
+    "mlp": convex.MLP,
+    "attention": convex.SelfAttention,
+    "mixer": convex.Mixer,
+    "fno": lambda *data, **options: convex.FNO(*data, grid=(2, 2), **options),
+    "block_fno": lambda *data, **options: convex.BlockFNO(*data, grid=(2, 2), blocks=2, **options),
+}
+FOUR = np.random.default_rng(6).standard_normal((3, 4, 2))
+HEAD_BAD = {
+    "NaN": (dict(X=changed(FOUR, (0, 0, 0), np.nan)), "X must be finite"),
+    "X without samples": (dict(X=FOUR[:0], Y=FOUR[:0]), "X is empty"),
+    "X half": (dict(X=FOUR.astype(np.float16)), "X must be float32 or float64"),
+    "label too large": (dict(Y=np.full((3, 4), 2), classes=2), "labels in Y must lie in 0 … 1"),
+    "label below zero": (dict(Y=np.full((3, 4), -1), classes=2), "labels in Y must lie in"),
+    "labels that are no numbers of classes": (
+        dict(Y=np.full((3, 4), 10**10)),
+        "number the classes",
+    ),
+    "Y short": (dict(Y=FOUR[:, :3]), "Y has 3 tokens, X has 4"),
+    "X huge": (dict(X=1e155 * FOUR), "X must be of another scale.*too large for float64"),
+    "X huge, float32": (
+        dict(X=(1e37 * FOUR).astype(np.float32), Y=FOUR.astype(np.float32)),
+        "X must be of another scale.*too large for float32",
+    ),
+    "X tiny": (dict(X=1e-160 * FOUR), "X must be of another scale.*too small for float64"),
+    "Y huge": (dict(Y=1e155 * FOUR), "Y must be of another scale"),
+    "both large": (
+        dict(X=1e40 * FOUR, Y=1e120 * FOUR),
+        "X and Y together must be of another scale",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HEAD_BAD)
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_refuses_bad_data(head, case):
+    changes, match = HEAD_BAD[case]
+    arguments = {"X": FOUR, "Y": FOUR} | changes
+    with pytest.raises(ValueError, match=match):
+        HEADS[head](arguments.pop("X"), arguments.pop("Y"), beta=0.1, **arguments)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_scale_of_the_data_does_not_matter(head):
+    """Far from one and still in range: the same problem in other units."""
+    degree = 3 if head == "attention" else 1
+    expected = convex.solve(HEADS[head](FOUR, FOUR, beta=0.1), progress=False)
+    for scale in (1e-20, 1e20):
+        problem = HEADS[head](scale * FOUR, FOUR, beta=0.1 * scale**degree)
+        for method in ("splitting", "factored"):
+            solution = convex.solve(problem, method=method, progress=False)
+            assert solution.converged, (scale, method)
+            assert solution.objective == pytest.approx(expected.objective, rel=1e-5)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_head_refuses_other_precisions_and_outputs(head):
+    problem = HEADS[head](FOUR, FOUR, beta=0.1)
+    Z = torch.zeros(problem.coefficient_shape)
+    with pytest.raises(ValueError, match="coefficients must have the data's dtype.*float32"):
+        problem.forward(Z)
+    with pytest.raises(ValueError, match="residual must have the data's dtype.*float32"):
+        problem.adjoint(torch.from_numpy(FOUR).float())
+    with pytest.raises(ValueError, match="coefficients must be finite"):
+        problem.objective(Z.double() * np.nan)
+    with pytest.raises(ValueError, match="prediction must be finite"):
+        convex.lower_bound(problem, torch.from_numpy(FOUR) * np.nan)
+    net = convex.solve(problem, progress=False).network()
+    with pytest.raises(ValueError, match="X must have the weights' dtype"):
+        net(torch.from_numpy(FOUR).float())
+    more = HEADS[head](FOUR, np.concatenate([FOUR, FOUR], axis=2), beta=0.1)
+    with pytest.raises(ValueError, match=r"outputs of the targets' shape \(3, 4, 4\)"):
+        more.network_objective(net)
+
+
+W = torch.zeros
+
+
+@pytest.mark.parametrize(
+    "make, match",
+    [
+        (lambda: convex.SelfAttentionNetwork(W(2, 5), W(2, 4), activation="linear"), "shapes"),
+        (lambda: convex.SelfAttentionNetwork(W(2, 4), W(2, 3), activation="linear"), "shapes"),
+        (lambda: convex.SelfAttentionNetwork(W(4), W(4), activation="linear"), "two axes"),
+        (
+            lambda: convex.SelfAttentionNetwork(GATES, W(4, 4), activation="linear"),
+            "a tensor of floats",
+        ),
+        (
+            lambda: convex.SelfAttentionNetwork(W(2, 4).long(), W(2, 4), activation="linear"),
+            "floats",
+        ),
+        (
+            lambda: convex.SelfAttentionNetwork(W(2, 4), W(2, 4).double(), activation="linear"),
+            "one dtype",
+        ),
+        (lambda: convex.MixerNetwork(W(2, 9), W(2, 2), activation="linear", tokens=3.0), "tokens"),
+        (
+            lambda: convex.MixerNetwork(W(2, 8), W(2, 2), activation="linear", tokens=3),
+            "first must",
+        ),
+        (
+            lambda: convex.MixerNetwork(
+                W(2, 9), W(2, 4), activation="linear", tokens=3
+            ).feature_weights(3),
+            "d must divide",
+        ),
+        (
+            lambda: convex.FNONetwork(W(2, 7), W(2, 2), activation="linear", grid=(1, 3)),
+            "first must",
+        ),
+        (lambda: convex.FNONetwork(W(2, 6), W(2, 2), activation="linear", grid=3), "grid must"),
+        (
+            lambda: convex.FNONetwork(W(2, 6), W(2, 2), activation="linear", grid=(1, 3), blocks=0),
+            "blocks",
+        ),
+        (
+            lambda: convex.FNONetwork(W(2, 6), W(2, 2), activation="linear", grid=(1, 3), blocks=2),
+            "group must.*None",
+        ),
+        (
+            lambda: convex.FNONetwork(
+                W(2, 6),
+                W(2, 2),
+                activation="linear",
+                grid=(1, 3),
+                blocks=2,
+                group=torch.tensor([0, 2]),
+            ),
+            "group must hold one of 0 … 1",
+        ),
+        (lambda: convex.circulant(FOUR, (2, 2)), "X must be a tensor"),
+    ],
+)
+def test_bad_weights_of_heads_are_refused(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()

@@ -7,7 +7,7 @@ import math
 import mpmath
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fourviews import projection
@@ -257,6 +257,29 @@ def test_gradcheck_and_gradgradcheck(x, k, dim, mask) -> None:
         assert torch.autograd.gradgradcheck(logits, (x,))
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_gradients_of_any_shape_k_mask_and_ties(draw: st.DataObject) -> None:
+    shape = draw.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    dim = draw.draw(st.integers(-len(shape), len(shape) - 1))
+    size = math.prod(shape)
+    number = st.floats(-6, 6) | st.sampled_from([0.0, 1.0, -1.0])
+    x = draw.draw(st.lists(number, min_size=size, max_size=size))
+    x = torch.tensor(x, dtype=torch.float64).reshape(shape).requires_grad_()
+    mask = draw.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+    mask = torch.tensor(mask).reshape(shape)
+    free = mask.sum(dim)
+    rows = free.numel()
+    lottery = draw.draw(st.lists(st.integers(0, 100), min_size=rows, max_size=rows))
+    k = torch.tensor(lottery).reshape(free.shape) % (free + 1)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return projection.lml(x, k, dim, mask=mask)
+
+    assert torch.autograd.gradcheck(function, (x,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(function, (x,))
+
+
 def test_third_derivative() -> None:
     x = torch.tensor([0.3, -0.5, 1.0], dtype=torch.float64, requires_grad=True)
     weights = torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -400,6 +423,26 @@ def test_cuda_agrees_with_the_cpu(dtype: torch.dtype) -> None:
     eps = torch.finfo(dtype).eps
     assert torch.allclose(y.cpu().double(), projection.lml(x, 5).double(), rtol=32 * eps, atol=eps)
     assert bool((y.double().sum(-1) - 5).abs().le(bound(dtype, 1000)).all())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_cuda_derivatives_and_vmap_agree_with_the_cpu() -> None:
+    x = torch.randn(8, 40, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    g = torch.randn(8, 40, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    ks = torch.arange(8) + 1
+    found = []
+    for device in ("cpu", "cuda"):
+        point = x.to(device).requires_grad_()
+        y = projection.lml(point, ks.to(device))
+        (first,) = torch.autograd.grad(y, point, g.to(device), create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), point)
+        rows = torch.vmap(lambda r: projection.lml(r, 3))(x.to(device))
+        found.append([a.detach().cpu() for a in (y, first, second, rows)])
+    for ours, wanted in zip(*found, strict=True):
+        assert torch.allclose(ours, wanted, rtol=1e-10, atol=1e-13)
+    assert float(projection.lml_loss(x.cuda(), ks.cuda(), 5).cpu()) == pytest.approx(
+        float(projection.lml_loss(x, ks, 5)), rel=1e-10
+    )
 
 
 # --- module and bad input ----------------------------------------------------------------

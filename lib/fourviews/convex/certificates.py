@@ -45,13 +45,15 @@ def lower_bound(
     Raises
     ------
     ValueError
-        If the prediction's shape is not the targets'.
+        If the prediction's shape is not the targets', or if it is not finite.
     """
     if prediction.shape != problem.loss.target.shape:
         raise ValueError(
             f"prediction must have the targets' shape {tuple(problem.loss.target.shape)}, "
             f"got {tuple(prediction.shape)}"
         )
+    if not torch.isfinite(prediction).all():
+        raise ValueError("prediction must be finite, got NaN or inf")
     problem = problem.to(torch.float64)
     residual = problem.loss.gradient(prediction.to(torch.float64))
     if problem.beta == 0.0:

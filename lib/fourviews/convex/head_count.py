@@ -87,12 +87,12 @@ def fewer_heads(solution: Solution) -> TwoLayerNetwork:
             first[one], second[one], gate, None if group is None else group[one]
         )
         with torch.no_grad():
-            images.append(unit(problem.X).ravel().numpy())
+            images.append(unit(problem.X).ravel().cpu().numpy())
     if not images:
         return network
-    weights = fewer_weights(np.stack(images, axis=1), length.numpy())
-    index = torch.from_numpy(np.flatnonzero(weights))
-    ratio = torch.from_numpy(weights)[index].sqrt()[:, None]
+    weights = fewer_weights(np.stack(images, axis=1), length.cpu().numpy())
+    index = torch.from_numpy(np.flatnonzero(weights)).to(first.device)
+    ratio = torch.from_numpy(weights).to(first.device)[index].sqrt()[:, None]
     return problem.hidden_layers(
         first[index] * ratio,
         second[index] * ratio,

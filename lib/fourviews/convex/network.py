@@ -46,6 +46,18 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
             )
         if pool not in (None, "mean"):
             raise ValueError(f"pool must be None or 'mean', got {pool!r}")
+        for name, weights in (("first", first), ("second", second)):
+            if not isinstance(weights, Tensor) or not weights.is_floating_point():
+                what = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+                raise ValueError(f"{name} must be a tensor of floats, got {what}")
+            if weights.ndim != 2:
+                raise ValueError(
+                    f"{name} must have one row a unit, two axes, got shape {tuple(weights.shape)}"
+                )
+        if first.dtype != second.dtype:
+            raise ValueError(
+                f"first and second must have one dtype, got {first.dtype} and {second.dtype}"
+            )
         if len(first) != len(second):
             raise ValueError(f"first has {len(first)} units, second has {len(second)}")
         if (activation == "gated_relu") != (gates is not None):
@@ -75,7 +87,8 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
     def check_input(
         self, X: Tensor, *, axes: tuple[int, ...], tokens: int | None, features: int | None
     ) -> None:
-        """Raise ValueError unless X has so many axes, tokens and features; None: any number."""
+        """Raise ValueError unless X has so many axes, tokens and features (None: any number), and
+        the weights' dtype."""
         fits = X.ndim in axes
         fits = fits and (tokens is None or X.shape[1] == tokens)
         fits = fits and (features is None or X.shape[-1] == features)
@@ -84,6 +97,8 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
             d = "d" if features is None else features
             shapes = [f"(n, {d})" if count == 2 else f"(n, {s}, {d})" for count in axes]
             raise ValueError(f"X must have shape {' or '.join(shapes)}, got {tuple(X.shape)}")
+        if X.dtype != self.first.dtype:
+            raise ValueError(f"X must have the weights' dtype {self.first.dtype}, got {X.dtype}")
 
     @abc.abstractmethod
     def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:

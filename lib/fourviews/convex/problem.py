@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = ["Problem"]
 ACTIVATIONS = ("linear", "gated_relu", "relu")
 LOSSES = ("squared", "cross_entropy")
 DEFAULT_GATES = 64
+_MOST_TARGETS = 2**31  # 16 GB of one-hot vectors
 
 
 class Problem(abc.ABC):
@@ -100,6 +102,7 @@ class Problem(abc.ABC):
         target = _target(Y, self.X, loss, pool, classes)
         self.loss = (Squared if loss == "squared" else CrossEntropy)(target)
         self.n_outputs = target.shape[-1]
+        _check_range(self.X, target, self.degree)
         self._derived: dict = {}
         self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
 
@@ -107,6 +110,9 @@ class Problem(abc.ABC):
 
     #: Which shapes of X the head accepts: "required", "optional" (tokens).
     token_axis: str = "required"
+
+    #: Outputs are of this degree in X.
+    degree: int = 1
 
     #: Parts of the head with their own data and outputs; block j of the coefficients acts in
     #: group ``j % groups``.
@@ -225,6 +231,7 @@ class Problem(abc.ABC):
             raise ValueError(
                 f"coefficients must have shape {self.coefficient_shape}, got {tuple(Z.shape)}"
             )
+        self._check_dtype("coefficients", Z)
         return self.outputs(Z.reshape(-1, *self.block_shape), self.masks)
 
     def adjoint(self, R: Float[Tensor, "n *s c"]) -> Float[Tensor, "*G p q"]:
@@ -233,7 +240,12 @@ class Problem(abc.ABC):
             raise ValueError(
                 f"residual must have the predictions' shape {tuple(self.loss.target.shape)}, got {tuple(R.shape)}"
             )
+        self._check_dtype("residual", R)
         return self.outputs_adjoint(R, self.masks).reshape(self.coefficient_shape)
+
+    def _check_dtype(self, name: str, value: Tensor) -> None:
+        if value.dtype != self.X.dtype:
+            raise ValueError(f"{name} must have the data's dtype {self.X.dtype}, got {value.dtype}")
 
     def gram(
         self, index: Tensor | None = None, weights: Float[Tensor, "G"] | None = None
@@ -361,12 +373,20 @@ class Problem(abc.ABC):
             raise ValueError(
                 "the ReLU objective needs neurons, not coefficients: use network_objective(network)"
             )
+        if not torch.isfinite(Z).all():
+            raise ValueError("coefficients must be finite, got NaN or inf")
         return float(self.loss.value(self.forward(Z)) + self.beta * self.norm(Z))
 
     def network_objective(self, network: TwoLayerNetwork) -> float:
         r"""Loss of the network plus :math:`\tfrac\beta2` times its squared weights."""
         with torch.no_grad():
-            return float(self.loss.value(network(self.X)) + self.beta * network.weight_decay())
+            outputs = network(self.X)
+            if outputs.shape != self.loss.target.shape:  # would be broadcast, and wrong
+                raise ValueError(
+                    f"network must have outputs of the targets' shape {tuple(self.loss.target.shape)}, "
+                    f"got {tuple(outputs.shape)}"
+                )
+            return float(self.loss.value(outputs) + self.beta * network.weight_decay())
 
     def norm(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, ""]:
         r"""The norm without beta: the sum of the blocks' nuclear norms."""
@@ -505,6 +525,7 @@ class Problem(abc.ABC):
                 f"X must have shape (n, {', '.join(map(str, self.X.shape[1:]))}) and dtype {self.X.dtype} "
                 f"as in training, got {tuple(data.shape)}, {data.dtype}"
             )
+        _check_range(data, None, self.degree)
         twin = self._twin()
         twin.X = data.to(self.X.device)
         if self.masks is not None:
@@ -645,6 +666,32 @@ def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
     return X
 
 
+def _check_range(X: Tensor, target: Tensor | None, degree: int) -> None:
+    """Numbers whose images or squares leave the range of floats would end as inf, NaN or zero."""
+    x = degree * _magnitude(X)
+    y = -math.inf if target is None else _magnitude(target)
+    images = 37 if X.dtype == torch.float32 else 150
+    squares = 150  # of losses and of Gram matrices, which are summed in float64
+    for name, size, least, most in (
+        ("X", x, -images, images),
+        ("Y", y, -math.inf, squares),
+        ("X and Y together", x + y, -math.inf, squares),
+    ):
+        if size > most or -math.inf < size < least:
+            raise ValueError(
+                f"{name} must be of another scale: values, of degree {degree} in X, would reach about "
+                f"1e{size:.0f}, too {'large' if size > 0 else 'small'} for {str(X.dtype)[6:]} arithmetic"
+            )
+
+
+def _magnitude(value: Tensor) -> float:
+    """Decimal logarithm of the Frobenius norm, minus infinity for zero."""
+    largest = float(value.abs().max())
+    if largest == 0:
+        return -math.inf
+    return math.log10(largest) + math.log10(float((value.double() / largest).norm()))
+
+
 def _target(
     Y: Tensor | np.ndarray, X: Tensor, loss: str, pool: str | None, classes: int | None
 ) -> Tensor:
@@ -690,6 +737,7 @@ def _target(
             f"integer Y are labels and must have shape {tuple(leading)}, got {tuple(Y.shape)}; "
             "convert to floats for real-valued targets"
         )
+    Y = Y.long()
     low, high = int(Y.min()), int(Y.max())
     if classes is None:
         classes = high + 1
@@ -699,4 +747,9 @@ def _target(
         raise ValueError(f"labels in Y must lie in 0 … {classes - 1}, got {low} … {high}")
     if loss == "cross_entropy" and classes < 2:
         raise ValueError(f"cross_entropy needs at least 2 classes, got {classes} (pass classes)")
-    return torch.nn.functional.one_hot(Y.long(), int(classes)).to(X.device, X.dtype)
+    if Y.numel() * int(classes) > _MOST_TARGETS:
+        raise ValueError(
+            f"labels in Y make {classes:,} outputs for each of {Y.numel():,} targets, more than "
+            f"{_MOST_TARGETS:,} numbers; number the classes 0, 1, 2 …"
+        )
+    return torch.nn.functional.one_hot(Y, int(classes)).to(X.device, X.dtype)

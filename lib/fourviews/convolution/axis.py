@@ -123,9 +123,11 @@ class Axis:
         delta = self.differences(size).to(offsets)
         return (delta - self.wrap(offsets, size)[:, None, None]).square()
 
-    def fold(self, size: int, like: Tensor) -> Float[Tensor, "k size"]:
-        """0/1 matrix from key tokens to the pixels that they hold; tokens of zeros drop out."""
-        _, pixels = self.keys(size)
-        matrix = torch.zeros(len(pixels), size + 1, dtype=like.dtype, device=like.device)
-        matrix[torch.arange(len(pixels)), pixels] = 1  # -1 is the last column, cut off below
-        return matrix[:, :size]
+    def fold(self, weights: Float[Tensor, "heads q k"], size: int) -> Float[Tensor, "heads q size"]:
+        """Weights of key tokens given to the pixels that they hold; tokens of zeros drop out."""
+        if self.border in ("replicate", "circular"):
+            return weights
+        if self.border == "zeros":
+            return weights[..., self.before : self.before + size]
+        pixels = self.keys(size)[1].to(weights.device)
+        return weights.new_zeros(*weights.shape[:-1], size).index_add(-1, pixels, weights)

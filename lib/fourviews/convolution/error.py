@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["affordable", "joint_bound", "separate_bound", "worst_input"]
 
-_MOST_PRODUCTS = 4e9
+_MOST_PRODUCTS = 4e8
 _MOST_NUMBERS = 2e7
 # Weights below this are left out of the sums; a whole row of them is less than rounding.
 _TINY = 1e-20
@@ -37,9 +37,8 @@ def _both(layer: ConvolutionAttention, grid: Sequence[int]) -> list[tuple[Tensor
     alpha = layer.alpha.double()
     for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
         distances = axis.squared_distances(layer.offsets[:, i].double(), size)
-        fold = axis.fold(size, distances)
         limit = torch.full_like(alpha, math.inf)
-        pairs.append((axis_weights(distances, alpha) @ fold, axis_weights(distances, limit) @ fold))
+        pairs.append(tuple(axis.fold(axis_weights(distances, a), size) for a in (alpha, limit)))
     if len(pairs) == 1:  # a second axis of one pixel
         one = torch.ones_like(alpha)[:, None, None]
         pairs.append((one, one))

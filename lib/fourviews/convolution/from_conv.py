@@ -251,7 +251,7 @@ class ConvolutionAttention(nn.Module):
         Tokens of zeros drop out, so that rows may sum to less than one.
         """
         return [
-            weights @ axis.fold(size, weights)
+            axis.fold(weights, size)
             for weights, axis, size in zip(self.key_weights(grid), self.axes, grid, strict=True)
         ]
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 PASSED = "public checks passed"
 
@@ -360,6 +361,19 @@ def run(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 "work on a copy"
             )
     return value
+
+
+class LargestResult(TorchFunctionMode):
+    """Notes how many numbers the largest tensor holds that torch returns inside the block."""
+
+    numbers = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(part, Tensor):
+                self.numbers = max(self.numbers, part.numel())
+        return result
 
 
 def tensor(

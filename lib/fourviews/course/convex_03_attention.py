@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from .checking import close, exercise, require, run, tensor
+from .checking import LargestResult, close, exercise, require, run, tensor
 
 
 def _draw(generator: Generator, *shape: int) -> Tensor:
@@ -91,7 +91,7 @@ def both_directions(generator: Generator, lift: Callable, heads: Callable) -> No
 def products_with_the_gradient(
     generator: Generator, times: Callable, times_transposed: Callable
 ) -> None:
-    """Against the matrix written out, at a small size."""
+    """Against the matrix written out, at a small size; at a larger one it must not be."""
     n, s, d, c = _size(generator, 3, 5), 4, _size(generator, 2, 3), 5
     X, R = _draw(generator, n, s, d), _draw(generator, n, s, c)
     v, u = _draw(generator, d * c), _draw(generator, d * d)
@@ -102,6 +102,18 @@ def products_with_the_gradient(
     back = tensor(run(times_transposed, X, R, u), (d * c,), "times_transposed(X, R, u)")
     close(got, whole @ v, "times(X, R, v) is not A*(R) v", atol=1e-9)
     close(back, whole.T @ u, "times_transposed(X, R, u) is not A*(R)ᵀ u", atol=1e-9)
+
+    n, d, c = 2, 12, 11
+    X, R = _draw(generator, n, 3, d), _draw(generator, n, 3, c)
+    v, u = _draw(generator, d * c), _draw(generator, d * d)
+    for product, vector, words in ((times, v, "times"), (times_transposed, u, "times_transposed")):
+        with LargestResult() as largest:
+            run(product, X, R, vector)
+        require(
+            largest.numbers <= 2 * n * d * d,
+            f"for {n} samples with {d} features and {c} outputs {words} makes a tensor of "
+            f"{largest.numbers} numbers: {n} matrices of {d} times {d} are enough",
+        )
 
 
 @exercise("ex-attention-replace")

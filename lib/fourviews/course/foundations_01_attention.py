@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor
-from torch.overrides import TorchFunctionMode
 
 from ..attention import attention
-from .checking import close, exercise, require, run, tensor
+from .checking import LargestResult, close, exercise, require, run, tensor
 
 
 def _draw(generator: Generator, *shape: int) -> Tensor:
@@ -58,19 +57,6 @@ def limit_of_sharpness(generator: Generator, sharpest: Callable) -> None:
     close(out, wanted, "sharpest is not what softmax attention tends to")
 
 
-class _LargestResult(TorchFunctionMode):
-    """Notes how many numbers the largest tensor holds that torch returns inside the block."""
-
-    numbers = 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for part in result if isinstance(result, tuple | list) else (result,):
-            if isinstance(part, Tensor):
-                self.numbers = max(self.numbers, part.numel())
-        return result
-
-
 @exercise("ex-attention-recurrent")
 def one_reading(generator: Generator, read_once: Callable) -> None:
     """Causality, the token itself, the masked matrix, and no matrix of all scores."""
@@ -95,7 +81,7 @@ def one_reading(generator: Generator, read_once: Callable) -> None:
 
     s = 40 + _size(generator, 0, 9)
     Q, K, V = _draw(generator, s, d), _draw(generator, s, d), _draw(generator, s, v)
-    with _LargestResult() as largest:
+    with LargestResult() as largest:
         run(read_once, Q, K, V)
     require(
         largest.numbers <= s * v,

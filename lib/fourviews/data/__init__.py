@@ -19,17 +19,23 @@ from .checksums import ChecksumError
 from .cifar import cifar10, cifar100
 from .download import DownloadError
 from .extraction import UnsafeArchiveError
+from .generated_scenes import generated_scenes
 from .glove import glove
 from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
 from .imdb import imdb
+from .made_up import made_up_reviews
 from .photo_crops import photographs
 from .pickles import UnsafePickleError
+from .pooled_features import pooled_features
+from .reviews import reviews
+from .scenes import SceneSet
 from .sources import DataNotFoundError, Source
 from .sst2 import sst2
 from .texts import TextSet
 from .tiny_imagenet import tiny_imagenet
 from .tokens import tokenize
+from .visual_genome import visual_genome
 from .word_vectors import EmbeddedBatch, Embedding, OutOfVocabulary, WordVectors
 
 __all__ = [
@@ -41,6 +47,7 @@ __all__ = [
     "ImageSet",
     "ImageTokens",
     "OutOfVocabulary",
+    "SceneSet",
     "Source",
     "TextSet",
     "UnsafeArchiveError",
@@ -49,11 +56,16 @@ __all__ = [
     "cache_dir",
     "cifar10",
     "cifar100",
+    "generated_scenes",
     "glove",
     "image_tokens",
     "imdb",
+    "made_up_reviews",
     "photographs",
+    "pooled_features",
+    "reviews",
     "sst2",
     "tiny_imagenet",
     "tokenize",
+    "visual_genome",
 ]

@@ -22,6 +22,8 @@ from .apollonius import Apollonius, apollonius
 from .asymmetric import asymmetric_attention, asymmetric_linear
 from .attention_energy import AttentionEnergy, attention_energy, attention_step
 from .certificate import LayerCertificate, descent_certificate
+from .classifier import TextClassifier, fit_readout, train_online
+from .depth import DepthRun, energies_along
 from .distances import half_squared_distances
 from .energy import Energy, Majoriser, TokenEnergy
 from .feed_forward import FeedForwardEnergy
@@ -30,6 +32,7 @@ from .hopfield import HopfieldEnergy
 from .implicit import implicit_minimiser
 from .mlp_energy import SIGMAS, MLPEnergy, Sigma
 from .proximal import PROXIMAL_MAPS, NonNegative, ProximalMap, proximal_kind, proximal_penalty
+from .published import PublishedTransformer
 from .rho import RHOS, Rho
 from .sphere import constant_norm, layer_norm, normalised_attention_step, sphere_step
 from .sums import SumEnergy
@@ -45,6 +48,7 @@ __all__ = [
     "AlternatingStep",
     "Apollonius",
     "AttentionEnergy",
+    "DepthRun",
     "Energy",
     "FeedForwardEnergy",
     "HopfieldEnergy",
@@ -54,10 +58,12 @@ __all__ = [
     "Majoriser",
     "NonNegative",
     "ProximalMap",
+    "PublishedTransformer",
     "Rho",
     "Sigma",
     "Smooth",
     "SumEnergy",
+    "TextClassifier",
     "TokenEnergy",
     "UnrolledTransformer",
     "alternate",
@@ -69,6 +75,8 @@ __all__ = [
     "attention_step",
     "constant_norm",
     "descent_certificate",
+    "energies_along",
+    "fit_readout",
     "half_squared_distances",
     "implicit_minimiser",
     "irls_step",
@@ -81,4 +89,5 @@ __all__ = [
     "proximal_penalty",
     "sphere_step",
     "threshold",
+    "train_online",
 ]

@@ -113,6 +113,7 @@ class AttentionEnergy(Energy):
         self.confinement, self.anchoring = float(confinement), float(anchoring)
         self.weight, self.graph, self.tokens, self.anchor = weight, graph, tokens, anchor
         self._norm: tuple[int, Tensor] | None = None
+        self._one_graph = False  # whether all that is computed here belongs to one backward pass
 
     # --- what the current tokens say -------------------------------------------------------------
 
@@ -237,10 +238,12 @@ class AttentionEnergy(Energy):
     def _weight_norm(self) -> Tensor:
         """Spectral norm of the weight, kept while the weight does not change.
 
-        With gradients on it is computed anew, since a kept one would tie graphs together.
+        With gradients on it is computed anew, since a kept one would tie graphs together; but not
+        inside of one forward pass, where they are tied anyway.
         """
         weight = self.weight
-        if (torch.is_grad_enabled() and weight.requires_grad) or weight.is_inference():
+        recorded = torch.is_grad_enabled() and weight.requires_grad and not self._one_graph
+        if recorded or weight.is_inference():
             return torch.linalg.matrix_norm(weight, 2)
         if self._norm is None or self._norm[0] != weight._version:
             self._norm = weight._version, torch.linalg.matrix_norm(weight, 2)

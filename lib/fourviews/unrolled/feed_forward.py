@@ -43,6 +43,7 @@ class FeedForwardEnergy(TokenEnergy):
         eye = torch.eye(weight.shape[0], dtype=weight.dtype, device=weight.device)
         self.weight = weight
         self._top: Tensor | None = None
+        self._one_graph = False  # whether all that is computed here belongs to one backward pass
         self.hessian = eye + 0.5 * (weight + weight.mT)
 
     def per_token(self, Y: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n"]:
@@ -58,7 +59,8 @@ class FeedForwardEnergy(TokenEnergy):
         top = self._top
         if top is None:
             top = torch.linalg.eigvalsh(self.hessian).abs().max()
-            if not top.requires_grad:  # the Hessian is this object's own, and does not change
+            # The Hessian is this object's own, and does not change; a kept graph must not be shared.
+            if self._one_graph or not top.requires_grad:
                 self._top = top
         return top.expand(*Y.shape[:-1], 1)
 

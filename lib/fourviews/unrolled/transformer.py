@@ -202,6 +202,8 @@ class UnrolledTransformer(nn.Module):
         for layer in range(self.layers):
             if layer == 0 or not self.tied:
                 energy = self.energy(layer, X, tokens)
+                for term in energy.terms:  # it lives for this pass only
+                    term._one_graph = True
             new = self._finish(self.move(energy, Y), Y, tokens)
             if return_energies:
                 known = self.tied and layer > 0

@@ -47,3 +47,14 @@ def times(X, R, v):
 def times_transposed(X, R, u):
     U = u.view(X.shape[2], X.shape[2])
     return (X.mT @ X @ U @ (X.mT @ R)).sum(0).flatten().squeeze()
+
+
+# %% Writes the matrix down
+# passes: hidden 1
+# says: makes a tensor of
+def times(X, R, v):
+    return sum(torch.kron(x.T @ x, x.T @ r) for x, r in zip(X, R, strict=True)) @ v
+
+
+def times_transposed(X, R, u):
+    return sum(torch.kron(x.T @ x, x.T @ r) for x, r in zip(X, R, strict=True)).T @ u

@@ -12,11 +12,7 @@ def circ(X, grid):
     n, s, d = X.shape
     h, w = grid
     images = X.reshape(n, h, w, d)
-    shifted = [
-        images.roll((-y, -x), (1, 2)).reshape(n, s, d)
-        for y in range(h)
-        for x in range(w)
-    ]
+    shifted = [images.roll((-y, -x), (1, 2)).reshape(n, s, d) for y in range(h) for x in range(w)]
     return torch.cat(shifted, dim=2)
 
 
@@ -27,11 +23,7 @@ def circ(X, grid):
     n, s, d = X.shape
     h, w = grid
     images = X.reshape(n, h, w, d)
-    shifted = [
-        images.roll((y, x), (1, 2)).reshape(n, s, d)
-        for y in range(h)
-        for x in range(w)
-    ]
+    shifted = [images.roll((y, x), (1, 2)).reshape(n, s, d) for y in range(h) for x in range(w)]
     return torch.stack(shifted, dim=3).flatten(2)
 
 
@@ -41,9 +33,5 @@ def circ(X, grid):
     n, s, d = X.shape
     h, w = grid
     images = X.double().reshape(n, h, w, d)
-    shifted = [
-        images.roll((y, x), (1, 2)).reshape(n, s, d)
-        for y in range(h)
-        for x in range(w)
-    ]
+    shifted = [images.roll((y, x), (1, 2)).reshape(n, s, d) for y in range(h) for x in range(w)]
     return torch.cat(shifted, dim=2)

@@ -34,6 +34,7 @@ def adjusted_rand(a, b):
     table = torch.zeros(int(a.max()) + 1, int(b.max()) + 1)
     for i, j in zip(a.tolist(), b.tolist(), strict=True):
         table[i, j] += 1
+
     def pairs(sizes):
         return float((sizes * (sizes - 1)).sum()) / 2
 

@@ -26,8 +26,9 @@ def circulant(X: Float[Tensor, "n s d"], grid: tuple[int, int]) -> Float[Tensor,
     ValueError
         If X has no three axes, or if ``grid`` is not (h, w) with h·w tokens.
     """
-    if X.ndim != 3:
-        raise ValueError(f"X must have shape (n, s, d), got {tuple(X.shape)}")
+    if not isinstance(X, Tensor) or X.ndim != 3:
+        got = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+        raise ValueError(f"X must be a tensor of shape (n, s, d), got {got}")
     return X[:, _differences(_checked_grid(grid, X.shape[1]), X.device)].flatten(2)
 
 
@@ -377,7 +378,25 @@ class FNONetwork(TwoLayerNetwork):
         self, first: Tensor, second: Tensor, *, grid: tuple[int, int], blocks: int = 1, **options
     ) -> None:
         super().__init__(first, second, **options)
-        self.grid, self.blocks = grid, blocks
+        self.grid, self.blocks = _checked_sides(grid), blocks
+        if not (_is_integer(blocks) and blocks >= 1):
+            raise ValueError(f"blocks must be an integer >= 1, got {blocks!r}")
+        cells = self.grid[0] * self.grid[1]
+        if self.first.shape[1] % cells or not self.first.shape[1]:
+            raise ValueError(
+                f"first must have {cells} weights a feature, one a cell of the grid, got shape "
+                f"{tuple(self.first.shape)}"
+            )
+        if blocks == 1 and self.group is None:
+            return
+        group = self.group
+        fits = isinstance(group, Tensor) and group.shape == (len(self.first),)
+        fits = fits and not group.is_floating_point()
+        if not fits or not ((group >= 0) & (group < blocks)).all():
+            raise ValueError(
+                f"group must hold one of 0 … {blocks - 1} for each of the {len(self.first)} units, "
+                f"got {None if group is None else group.tolist()}"
+            )
 
     @property
     def kernels(self) -> Float[Tensor, "m h w d"]:
@@ -410,16 +429,20 @@ class FNONetwork(TwoLayerNetwork):
 
 
 def _checked_grid(grid: object, tokens: int) -> tuple[int, int]:
+    h, w = _checked_sides(grid)
+    if h * w != tokens:
+        raise ValueError(f"grid {h} x {w} has {h * w} cells, X has {tokens} tokens")
+    return h, w
+
+
+def _checked_sides(grid: object) -> tuple[int, int]:
     if not (
         isinstance(grid, (tuple, list))
         and len(grid) == 2
         and all(_is_integer(side) and side >= 1 for side in grid)
     ):
         raise ValueError(f"grid must be two integers >= 1, height and width, got {grid!r}")
-    h, w = (int(side) for side in grid)
-    if h * w != tokens:
-        raise ValueError(f"grid {h} x {w} has {h * w} cells, X has {tokens} tokens")
-    return h, w
+    return int(grid[0]), int(grid[1])
 
 
 def _differences(grid: tuple[int, int], device: torch.device) -> Int[Tensor, "s s"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..network import TwoLayerNetwork
-from ..problem import Problem
+from ..problem import Problem, _is_integer
 from .portions import portions
 
 __all__ = ["Mixer", "MixerNetwork"]
@@ -201,6 +201,8 @@ class MixerNetwork(TwoLayerNetwork):
 
     def __init__(self, first: Tensor, second: Tensor, *, tokens: int, **options) -> None:
         super().__init__(first, second, **options)
+        if not (_is_integer(tokens) and tokens >= 1):
+            raise ValueError(f"tokens must be an integer >= 1, got {tokens!r}")
         if self.first.shape[1] != tokens**2:
             raise ValueError(
                 f"first must have shape (m, {tokens**2}) for {tokens} tokens, got {tuple(first.shape)}"
@@ -214,6 +216,10 @@ class MixerNetwork(TwoLayerNetwork):
 
     def feature_weights(self, d: int) -> Float[Tensor, "m d c"]:
         """:math:`W_2` of each unit, for d features."""
+        if not (_is_integer(d) and d >= 1) or self.second.shape[1] % d:
+            raise ValueError(
+                f"d must divide the second weights, {self.second.shape[1]} a unit, got {d!r}"
+            )
         return self.second.view(len(self.second), d, self.second.shape[1] // d)
 
     def forward(self, X: Float[Tensor, "n s d"]) -> Float[Tensor, "n *t c"]:

@@ -2,6 +2,7 @@ r"""Self-attention with its layers merged in pairs and without softmax, as a con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -43,6 +44,8 @@ class SelfAttention(Problem):
     :math:`X_i` or, pooled, its mean token.  Each gate of a gated map costs that for each token;
     pooled, it forms n d³ products first and costs :math:`O(nd^3(s + c))`.
     """
+
+    degree = 3
 
     @property
     def block_shape(self) -> tuple[int, int]:
@@ -326,6 +329,16 @@ class SelfAttentionNetwork(TwoLayerNetwork):
     Sahiner et al. (2022), (11).  ``first[h]`` is :math:`W_{1h}^\top` in row-major order,
     ``second[h]`` is :math:`W_{2h}`; ``score_weights`` and ``value_weights`` show them as matrices.
     """
+
+    def __init__(self, first: Tensor, second: Tensor, **options) -> None:
+        super().__init__(first, second, **options)
+        p, q = self.first.shape[1], self.second.shape[1]
+        d = math.isqrt(p)
+        if d * d != p or d == 0 or q % d:
+            raise ValueError(
+                f"first and second must have shapes (m, d²) and (m, d·c), got "
+                f"{tuple(self.first.shape)} and {tuple(self.second.shape)}"
+            )
 
     @property
     def score_weights(self) -> Float[Tensor, "m d d"]:

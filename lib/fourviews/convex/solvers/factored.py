@@ -351,7 +351,7 @@ class _Factors:
         for j in units.block.unique().tolist():
             mine, pairs = units.block == j, block == j
             # After balancing the units of a block are orthogonal.
-            U, V = (torch.nn.functional.normalize(part[mine], dim=1) for part in units[:2])
+            U, V = (part[mine] / part[mine].norm(dim=1, keepdim=True) for part in units[:2])
             inside = [
                 (part[pairs] @ basis.T).square().sum(dim=1)
                 for part, basis in ((left, U), (right, V))

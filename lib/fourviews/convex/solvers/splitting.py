@@ -93,7 +93,8 @@ def iterate(
         return 0
     solve = GramSolver(model.gram(), F)
     rho_F = loss.smoothness
-    rho_W = rho_F * max(float(solve.values.mean()), 1e-12)
+    # In units of AA*, whatever they are; any will do if the map is zero.
+    rho_W = rho_F * (float(solve.values.mean()) or 1.0)
     U_W, U_F = torch.zeros_like(W), torch.zeros_like(F)
     relaxation = 1.6
     for iteration in range(1, max_iterations + 1):
