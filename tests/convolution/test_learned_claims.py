@@ -303,6 +303,14 @@ def test_cnv_11_half_the_spread_is_noticed() -> None:
         content_moves_at_most(power=0.25)
 
 
-def test_one_call_has_the_fields_of_a_table() -> None:
+def test_a_result_has_its_start_and_takes_images_as_they_are() -> None:
     result = run_cifar10("quadratic", "page", epochs=1, progress=False)
-    assert 0 <= result.accuracy <= 1 and result.cost.flops > result.cost.parameters > 0
+    first = result.start.attentions[0].centres
+    assert first.shape == result.run.network.attentions[0].centres.shape
+    again = run_cifar10("quadratic", "page", epochs=2, progress=False).start
+    assert torch.equal(first, again.attentions[0].centres)
+    assert not torch.equal(first, result.run.network.attentions[0].centres)
+    with torch.no_grad():
+        scores = result.run.network(result.run.prepared(result.test.images))
+    hits = (scores.argmax(-1) == result.test.labels).double().mean()
+    assert float(hits) == pytest.approx(result.accuracy, abs=1e-12)
