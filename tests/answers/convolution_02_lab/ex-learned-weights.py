@@ -1,6 +1,6 @@
 # %% Inverts a matrix that is singular where heads coincide
 # passes: nothing
-# says: where two heads look at the same place
+# says: is NaN in all
 def best_weights(attention, kernel):
     gram = attention @ attention.T
     right = torch.einsum("hk,kdo->hdo", attention, kernel)
