@@ -125,8 +125,8 @@ class TrainingRun:
         return self.history[-1]["test_accuracy"] if self.history else math.nan
 
     def prepared(self, images: UInt8[Tensor, "n h w c"]) -> Float[Tensor, "n c h w"]:
-        """Images as the network takes them."""
-        return _prepared(images, self.mean, self.std)
+        """Images as the network takes them, on the images' device, the CPU as a rule."""
+        return _prepared(images, self.mean.to(images.device), self.std.to(images.device))
 
 
 def train(
@@ -276,8 +276,8 @@ def train(
         tuple(history),
         len(history) == recipe.epochs,
         "float32" if half is None else str(half).removeprefix("torch."),
-        mean,
-        std,
+        mean.cpu(),
+        std.cpu(),
     )
 
 
