@@ -51,7 +51,7 @@ convolution.imitate(nn.Conv2d(2, 2, 3, padding=1), steps=2).pixels()
 pixels, labels = torch.zeros(4, 8, 8, 3, dtype=torch.uint8), torch.tensor([0, 1, 2, 3])
 convolution.train(
     network, pixels, labels, pixels, labels, convolution.Recipe(epochs=1), progress=False
-)
+).prepared(pixels)
 """
 
 WRONG = """

@@ -9,7 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fourviews.convolution import Recipe, cosine_with_warm_up, run_cifar10, train
+from fourviews.convolution import (
+    AttentionNetwork,
+    Recipe,
+    cosine_with_warm_up,
+    run_cifar10,
+    train,
+)
 from fourviews.convolution.training import _augmented, _statistics
 
 RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=0.05, clip=1.0)
@@ -192,3 +198,24 @@ def test_the_page_preset_is_one_call(model, tmp_path) -> None:
     assert result.run.history[-1]["loss"] < result.run.history[0]["loss"]
     assert result.cost.parameters > 0 and result.cost.flops > 0 and result.source
     assert [f.name for f in tmp_path.iterdir()] == [f"page-{model}-0.pt"]
+
+
+def test_places_have_a_rate_of_their_own() -> None:
+    """Adam's first step is as long as the rate, whatever the gradient."""
+    recipe = Recipe(
+        epochs=1, batch_size=20, learning_rate=1e-4, optimizer="adamw", warm_up=0.0,
+        weight_decay=0.0, place_rate=30.0, augment=False,
+    )  # fmt: skip
+    images = torch.randint(0, 256, (20, 8, 8, 3), dtype=torch.uint8)
+    labels = torch.arange(20) % 2
+    torch.manual_seed(0)
+    network = AttentionNetwork(
+        classes=2, grid=(8, 8), layers=1, heads=2, hidden=4, intermediate=4, dropout=0.0
+    )
+    before = [p.detach().clone() for p in (network.attentions[0].centres, network.embed.weight)]
+    train(network, images, labels, images, labels, recipe, progress=False)
+    after = (network.attentions[0].centres, network.embed.weight)
+    steps = [float((a - b).abs().max().detach()) for a, b in zip(after, before, strict=True)]
+    assert steps == pytest.approx([3e-3, 1e-4], rel=0.02)
+    with pytest.raises(ValueError, match="place_rate is 0"):
+        Recipe(place_rate=0.0)

@@ -11,7 +11,7 @@ from .encoding import leak_bound, offset_query, quadratic_encoding
 from .experiment import Result, run_cifar10
 from .factor import factor_kernel, heads_needed
 from .from_conv import ConvolutionAttention, attention_from_conv
-from .imitation import Imitation, imitate
+from .imitation import Imitation, imitate, teach
 from .learned import ImageAttention, LearnedRelativeAttention, QuadraticAttention
 from .locality import head_reach
 from .networks import AttentionNetwork, Cost, ResNet, cost
@@ -45,5 +45,6 @@ __all__ = [
     "quadratic_encoding",
     "relative_scores",
     "run_cifar10",
+    "teach",
     "train",
 ]

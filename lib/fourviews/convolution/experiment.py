@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -33,6 +34,7 @@ _SMALL = Recipe(
     learning_rate=3e-3,
     optimizer="adamw",
     weight_decay=0.01,
+    place_rate=10.0,
     augment=False,
     clip=1.0,
 )
@@ -65,6 +67,8 @@ class Result:
         What was run.
     run
         Network and history.
+    start
+        The network before the first step.
     cost
         Parameters, and operations for one image.
     source
@@ -77,6 +81,7 @@ class Result:
     preset: Preset
     seed: int
     run: TrainingRun
+    start: nn.Module
     cost: Cost
     source: str
     test: ImageSet
@@ -140,6 +145,7 @@ def run_cifar10(
     training = cifar10("train", **sizes.data)
     test = cifar10("test", **_test_part(sizes.data))
     network = _network(model, sizes, len(training.classes), seed)
+    start = copy.deepcopy(network).eval()
     height, width, channels = training.images.shape[1:]
     price = cost(network, torch.zeros(1, channels, height, width))
     recipe = replace(sizes.recipe, seed=seed, **changes)
@@ -156,7 +162,7 @@ def run_cifar10(
         device=device,
         progress=progress,
     )
-    return Result(model, preset, seed, run, price, str(training.source), test)
+    return Result(model, preset, seed, run, start, price, str(training.source), test)
 
 
 def _test_part(data: dict[str, Any]) -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from .learned import QuadraticAttention
+from .learned import ImageAttention, QuadraticAttention
 
-__all__ = ["Imitation", "imitate"]
+__all__ = ["Imitation", "imitate", "teach"]
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,68 @@ def imitate(
         layer = QuadraticAttention(
             conv.in_channels, heads, d_out=conv.out_channels, alpha=alpha, centre_std=centre_std
         ).to(conv.weight)
+    centres, alphas = [], []
+
+    def record() -> None:
+        centres.append(layer.centres.detach().clone())
+        alphas.append(layer.log_alpha.detach().exp())
+
+    record()
+    losses = teach(
+        layer,
+        conv,
+        steps=steps,
+        learning_rate=learning_rate,
+        side=side,
+        batch=batch,
+        images=images,
+        seed=seed,
+        after_step=record,
+    )
+    return Imitation(layer, losses, torch.stack(centres), torch.stack(alphas))
+
+
+def teach(
+    layer: ImageAttention,
+    conv: nn.Conv2d,
+    *,
+    steps: int = 400,
+    learning_rate: float = 0.05,
+    side: int = 10,
+    batch: int = 16,
+    images: Float[Tensor, "n d H W"] | None = None,
+    seed: int = 0,
+    after_step: Callable[[], None] | None = None,
+) -> Float[Tensor, "steps"]:
+    r"""Train any layer of attention over pixels on the outputs of a convolution, in place.
+
+    Adam with a cosine schedule minimises the squared error
+
+    .. math:: \frac{\sum\|\text{layer}(x) - \text{conv}(x)\|^2}{\sum\|\text{conv}(x)\|^2} .
+
+    Parameters
+    ----------
+    layer
+        Takes and returns images with features last.
+    conv, steps, learning_rate, side, batch, images, seed
+        As in :func:`imitate`; the seed is of the images alone.
+    after_step
+        Called after each step, to record something.
+
+    Returns
+    -------
+    Tensor
+        The error before each step.
+
+    Raises
+    ------
+    ValueError
+        If the convolution changes the size of an image.
+    """
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(layer.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
-    losses, centres, alphas = [], [layer.centres.detach().clone()], [layer.log_alpha.detach().exp()]
+    losses = []
     for _ in range(steps):
         if images is None:
             x = torch.randn(batch, conv.in_channels, side, side, generator=generator)
@@ -125,11 +184,6 @@ def imitate(
         optimizer.step()
         schedule.step()
         losses.append(loss.detach())
-        centres.append(layer.centres.detach().clone())
-        alphas.append(layer.log_alpha.detach().exp())
-    return Imitation(
-        layer,
-        torch.stack(losses) if losses else torch.zeros(0),
-        torch.stack(centres),
-        torch.stack(alphas),
-    )
+        if after_step is not None:
+            after_step()
+    return torch.stack(losses) if losses else torch.zeros(0)

@@ -37,6 +37,10 @@ class Recipe:
         Highest rate, and the part of all steps in which it rises to it.
     optimizer, momentum, weight_decay
         ``"sgd"`` with momentum, or ``"adamw"``.
+    place_rate
+        Learning rate of what says where heads look (centres, spreads, encodings of distances), as a
+        multiple of that of the others. Adam moves a number by about its rate a step, so that a
+        centre needs a large one to cross a pixel in a short training.
     augment
         Shift images by up to 4 pixels and mirror them, at random.
     clip
@@ -57,6 +61,7 @@ class Recipe:
     optimizer: _Optimizer = "sgd"
     momentum: float = 0.9
     weight_decay: float = 1e-4
+    place_rate: float = 1.0
     augment: bool = True
     clip: float | None = None
     seed: int = 0
@@ -74,6 +79,8 @@ class Recipe:
             raise ValueError(f"clip is {self.clip}; it needs to be positive, or None")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; it needs to be positive")
+        if not 0 < self.place_rate < math.inf:
+            raise ValueError(f"place_rate is {self.place_rate}; it needs to be positive")
         if not 0 <= self.warm_up < 1:
             raise ValueError(f"warm_up is {self.warm_up}; it needs to lie in [0, 1)")
         if self.optimizer not in get_args(_Optimizer):
@@ -130,17 +137,25 @@ class TrainingRun:
         Whether all epochs are done.
     precision
         Of the matrix products: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+    mean, std
+        Of each channel of the training images.
     """
 
     network: nn.Module
     history: tuple[dict[str, int | float], ...]
     finished: bool
     precision: str
+    mean: Float[Tensor, "c 1 1"]
+    std: Float[Tensor, "c 1 1"]
 
     @property
     def accuracy(self) -> float:
         """On the test images, after the last epoch; NaN before the first."""
         return self.history[-1]["test_accuracy"] if self.history else math.nan
+
+    def prepared(self, images: UInt8[Tensor, "n h w c"]) -> Float[Tensor, "n c h w"]:
+        """Images as the network takes them, on the images' device, the CPU as a rule."""
+        return _prepared(images, self.mean.to(images.device), self.std.to(images.device))
 
 
 def train(
@@ -224,7 +239,7 @@ def train(
         return torch.autocast(device.type, half) if on else contextlib.nullcontext()
 
     def prepared(images: Tensor) -> Tensor:
-        return (images.movedim(-1, 1).float() - mean) / std
+        return _prepared(images, mean, std)
 
     started = time.perf_counter()
     devices = [device] if device.type == "cuda" else []
@@ -243,7 +258,7 @@ def train(
                     step = epoch * steps_an_epoch + number
                     rate = recipe.learning_rate * cosine_with_warm_up(step, total, recipe.warm_up)
                     for group in optimizer.param_groups:
-                        group["lr"] = rate
+                        group["lr"] = rate * group["multiple"]
                     x, y = train_images[rows.to(device)], train_labels[rows.to(device)]
                     x = _augmented(x, generator) if recipe.augment else x
                     with autocast():
@@ -297,6 +312,8 @@ def train(
         tuple(history),
         len(history) == recipe.epochs,
         "float32" if half is None else str(half).removeprefix("torch."),
+        mean.cpu(),
+        std.cpu(),
     )
 
 
@@ -338,6 +355,10 @@ def _statistics(images: Tensor) -> tuple[Float[Tensor, "c 1 1"], Float[Tensor, "
     variance = (weights * (values - mean[:, None]).square()).sum(-1)
     std = variance.sqrt().clamp(min=1.0)  # a channel of one colour
     return mean.float().view(-1, 1, 1), std.float().view(-1, 1, 1)
+
+
+def _prepared(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    return (images.movedim(-1, 1).float() - mean) / std
 
 
 def _augmented(
@@ -382,15 +403,18 @@ def _half_precision(device: torch.device) -> torch.dtype | None:
 def _optimizer(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     # Vectors (biases, norms) and the places that heads look at are no weights to be kept small.
     places = ("centres", "log_alpha", "root", "rows", "columns", "u", "v")
-    decayed, free = [], []
+    decayed, free, moved = [], [], []
     for name, parameter in network.named_parameters():
         if not parameter.requires_grad:
             continue
-        keep = parameter.ndim < 2 or name.rsplit(".", 1)[-1] in places
-        (free if keep else decayed).append(parameter)
+        if name.rsplit(".", 1)[-1] in places:
+            moved.append(parameter)
+        else:
+            (free if parameter.ndim < 2 else decayed).append(parameter)
     groups = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": free, "weight_decay": 0.0},
+        {"params": decayed, "weight_decay": recipe.weight_decay, "multiple": 1.0},
+        {"params": free, "weight_decay": 0.0, "multiple": 1.0},
+        {"params": moved, "weight_decay": 0.0, "multiple": recipe.place_rate},
     ]
     groups = [group for group in groups if group["params"]]
     if recipe.optimizer == "adamw":
