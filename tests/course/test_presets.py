@@ -88,6 +88,62 @@ def test_what_is_no_number_is_refused_and_nothing_written(tmp_path, monkeypatch,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_part_is_computed_once_and_only_whole_ones_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv(presets.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(presets.VARIABLE, "full")
+    chosen = course.preset(**SIZES)
+    calls = []
+
+    def compute():
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return {"weight": torch.arange(3.0), "rows": [{"a": 0.1, "b": None}], "n": 2}
+
+    with pytest.raises(KeyboardInterrupt):
+        course.piece(LAB, "long-1.0", compute, preset=chosen)
+    assert not list(tmp_path.rglob("*.p*t"))
+    first = course.piece(LAB, "long-1.0", compute, preset=chosen)
+    again = course.piece(LAB, "long-1.0", compute, preset=chosen)
+    assert len(calls) == 2
+    assert torch.equal(again.pop("weight"), first.pop("weight")) and again == first
+    course.piece(LAB, "other", compute, preset=chosen)
+    assert len(calls) == 3
+
+    # Another state of the library computes anew; a table that is written ends it.
+    with monkeypatch.context() as other:
+        other.setattr(presets, "_commit", lambda: "fourviews 9.9")
+        course.piece(LAB, "other", compute, preset=chosen)
+        assert len(calls) == 4
+    course.keep_results(LAB, [{"a": 1}], preset=chosen)
+    course.piece(LAB, "other", compute, preset=chosen)
+    assert len(calls) == 5
+
+
+def test_a_page_computes_each_part(tmp_path, monkeypatch):
+    monkeypatch.setenv(presets.FOLDER_VARIABLE, str(tmp_path))
+    calls = []
+    for _ in range(2):
+        course.piece(LAB, "a", lambda: calls.append(1), preset=course.preset(**SIZES))
+    assert len(calls) == 2 and not list(tmp_path.iterdir())
+
+
+def test_a_part_that_could_not_come_back_is_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv(presets.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(presets.VARIABLE, "full")
+    with pytest.raises(ValueError, match="a holds other things than numbers"):
+        course.piece(LAB, "a", lambda: SystemError("x"), preset=course.preset(**SIZES))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a/b", ".a", "a b"])
+def test_a_part_has_a_name_that_files_can_have(tmp_path, monkeypatch, name):
+    monkeypatch.setenv(presets.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(presets.VARIABLE, "full")
+    with pytest.raises(ValueError, match="can name a part"):
+        course.piece(LAB, name, lambda: 1, preset=course.preset(**SIZES))
+
+
 def test_names_are_checked():
     with pytest.raises(ValueError, match="lesson is '../secret'"):
         course.kept_results("../secret")

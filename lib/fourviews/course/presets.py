@@ -11,21 +11,24 @@ import datetime
 import json
 import math
 import os
+import pickle
 import platform
 import re
+import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 PRESETS = ("page", "reduced", "full")
 VARIABLE = "FOURVIEWS_PRESET"
 FOLDER_VARIABLE = "FOURVIEWS_RESULTS"
+T = TypeVar("T")
 _KEPT = Path(__file__).with_name("results")
 
 
@@ -171,7 +174,64 @@ def keep_results(
     unfinished = folder / f".{name}.part"
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(folder / name)
+    shutil.rmtree(_pieces(lesson, preset.name), ignore_errors=True)
     return kept
+
+
+def piece(lesson: str, name: str, compute: Callable[[], T], *, preset: Preset) -> T:
+    """A part of a long run, computed once: an interrupted run goes on after its last whole part.
+
+    Parts are kept beside the table, apart for each commit of the library, until `keep_results`
+    writes it.  On a page each call computes.
+
+    Parameters
+    ----------
+    lesson
+        Name of the lab.
+    name
+        Of the part; letters, digits, ``-``, ``_``, ``.`` and ``+``.
+    compute
+        Makes the part: numbers, strings, None and tensors, in lists, tuples and dicts.
+    preset
+        What `preset` returned.
+
+    Returns
+    -------
+    What `compute` returned, now or in an earlier run.
+
+    Raises
+    ------
+    ValueError
+        If `lesson` or `name` cannot name a file, or the part holds other things.
+    """
+    if preset.name == "page":
+        return compute()
+    folder = _pieces(lesson, preset.name)
+    if not re.fullmatch(r"[\w.+-]+", name, re.ASCII) or name.startswith("."):
+        raise ValueError(f"name is {name!r}; letters, digits and - _ . + can name a part")
+    path = folder / f"{name}.pt"
+    if path.exists():
+        return torch.load(path, weights_only=True)
+    value = compute()
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{name}.part"
+    torch.save(value, unfinished)
+    try:
+        torch.load(unfinished, weights_only=True)  # what cannot come back is told now
+    except pickle.UnpicklingError as error:
+        unfinished.unlink()
+        raise ValueError(
+            f"{name} holds other things than numbers, strings, None and tensors in lists, tuples "
+            f"and dicts: {str(error).splitlines()[0]}"
+        ) from error
+    unfinished.replace(path)
+    return value
+
+
+def _pieces(lesson: str, preset: str) -> Path:
+    where = Path(os.environ.get(FOLDER_VARIABLE) or ".")
+    stem = _file_name(lesson, preset).removesuffix(".json")
+    return where / ".pieces" / f"{stem}.{_commit().replace(' ', '-')}"
 
 
 def _file_name(lesson: str, preset: str) -> str:
