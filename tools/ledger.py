@@ -56,7 +56,7 @@ MEANING = {
     "conditional": "holds under a condition that the source leaves out; the lesson names it",
     "empirical": "shown by an experiment, with its spread",
     "verified": "holds as printed; a numerical or exact test shows it",
-    OPEN: "no test yet",
+    OPEN: "no test yet, of the whole or of the part that is named",
 }
 
 # Admonition classes that the theme already colours, legibly in light and dark.
@@ -102,6 +102,7 @@ class Claim:
     place: str
     line: int
     heading: str = ""
+    untested: str = ""  # what of the statement no test has taken up yet, if others have been
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,11 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The most severe verdict, or ``open`` where there is no evidence."""
+        """The most severe verdict, or ``open`` where evidence is missing, wholly or in part."""
         verdicts = self.verdicts.values()
-        return min(verdicts, key=VERDICTS.index) if verdicts else OPEN
+        if self.claim.untested or not verdicts:
+            return OPEN
+        return min(verdicts, key=VERDICTS.index)
 
 
 # --- the register -----------------------------------------------------------------------
@@ -177,6 +180,7 @@ _Report = Callable[[int, str], None]
 _TOP_KEYS = ("sources", "claims")
 _SOURCE_KEYS = ("key", "heading")
 _CLAIM_KEYS = ("id", "title", "statement", "source", "place")
+_OPTIONAL_KEYS = ("untested",)
 
 
 def load_register(path: Path | str) -> list[Claim]:
@@ -229,9 +233,9 @@ def load_register(path: Path | str) -> list[Claim]:
         rows = None
     for node in rows.value if rows is not None else ():
         line = _line(node)
-        fields = _mapping(node, _CLAIM_KEYS, "claim", report)
+        fields = _mapping(node, _CLAIM_KEYS, "claim", report, optional=_OPTIONAL_KEYS)
         texts = {name: _text(value, name, report) for name, value in fields.items()}
-        if set(texts) != set(_CLAIM_KEYS):
+        if not set(_CLAIM_KEYS) <= set(texts):
             continue
         id_ = texts["id"]
         if not _ID.fullmatch(id_):
@@ -276,17 +280,22 @@ def _pairs(node: yaml.Node, what: str, report: _Report) -> list[tuple[str, yaml.
 
 
 def _mapping(
-    node: yaml.Node, keys: Sequence[str], what: str, report: _Report
+    node: yaml.Node,
+    keys: Sequence[str],
+    what: str,
+    report: _Report,
+    optional: Sequence[str] = (),
 ) -> dict[str, yaml.Node]:
     entries = dict(_pairs(node, what, report))
+    known = (*keys, *optional)
     for key, value in entries.items():
-        if key not in keys:
-            report(_line(value), f"{what}: unknown key {key!r}; known are {', '.join(keys)}")
+        if key not in known:
+            report(_line(value), f"{what}: unknown key {key!r}; known are {', '.join(known)}")
     if isinstance(node, yaml.MappingNode):
         for key in keys:
             if key not in entries:
                 report(_line(node), f"{what}: {key!r} is missing")
-    return {key: value for key, value in entries.items() if key in keys}
+    return {key: value for key, value in entries.items() if key in known}
 
 
 def _text(node: yaml.Node, name: str, report: _Report) -> str:
@@ -620,8 +629,8 @@ _PREFACE = [
     "Each row below is something that one of the sources states, in our own words. A test in",
     "the repository decides what becomes of it, and this page is written anew from those tests",
     "at every build: a verdict stands here only while its test exists. A row that no test has",
-    "taken up reads «open». A row with several parts shows a verdict for each and leads with",
-    "the most severe, in the order of this list.",
+    "taken up reads «open», and so does one of which a part is not taken up. A row with several",
+    "parts shows a verdict for each and leads with the most severe, in the order of this list.",
     "",
 ]
 _MUTATIONS = [
@@ -684,7 +693,8 @@ def _block(
         f"- **Place:** {{cite:t}}`{claim.source}`, {claim.place}",
     ]
     if row.verdict == OPEN:
-        out.append("- **Verdict:** open")
+        what = f" (*{claim.untested}*)" if claim.untested else ""
+        out.append(f"- **Verdict**{what}: open" if what else "- **Verdict:** open")
     for part, verdict in row.verdicts.items():
         name = f" (*{part.replace('-', ' ')}*)" if part else ""
         out.append(f"- **Verdict**{name}: {verdict}")

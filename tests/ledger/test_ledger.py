@@ -161,6 +161,7 @@ def test_register_is_read_in_order(tree):
         ("place: Eq. (3)", "place: [1, 2]", 14, "place must be a text"),
         ("sources:", "authors:", 2, "unknown key 'authors'"),
         ("    key: amos2019\n", "", 6, "'key' is missing"),
+        ("place: Eq. (3)", "place: Eq. (3)\n  untested: ''", 15, "untested must be a text"),
     ],
 )
 def test_register_with_a_slip_is_refused_with_its_line(tree, old, new, line, words):
@@ -188,6 +189,16 @@ def test_evidence_mutations_and_labels_are_joined(tree):
         ("cvx-02", "theorem", 9)
     ]
     assert rows["lml-1"].verdict == rows["lml-10"].verdict == "open"
+
+
+def test_a_row_of_which_a_part_is_untested_is_open_and_names_the_part(tree):
+    _register(tree, "place: Eq. (3)", "place: Eq. (3)\n  untested: the count on real data")
+    rows = ledger.read_all(tree)
+    row = rows[0]
+    assert row.verdict == "open" and row.verdicts == {None: "corrected"}
+    page = ledger.render(rows, root=tree)
+    assert "- **Verdict** (*the count on real data*): open\n- **Verdict**: corrected" in page
+    assert "- **open** (3 of 3)" in page
 
 
 def test_markers_are_found_on_classes_in_lists_and_in_parameters(tree):
