@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import convolution
+import attention_from_conv
+import energies
 import gated
 import growth
 import heads
 import lml
 import relu
-import spline
-import unrolled
+import spline_compiler
 import vector
 from machine import describe
 
@@ -31,9 +31,9 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "growth": lambda quick: growth.tables(quick, FOLDER),
     "heads": heads.tables,
     "lml": lml.tables,
-    "convolution": convolution.tables,
-    "spline": spline.tables,
-    "unrolled": unrolled.tables,
+    "convolution": attention_from_conv.tables,
+    "spline": spline_compiler.tables,
+    "unrolled": energies.tables,
 }
 
 

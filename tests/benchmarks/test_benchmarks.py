@@ -98,7 +98,7 @@ def test_a_row_of_the_heads_table_certifies():
 
 
 def test_the_largest_tensor_of_energy_and_step_is_no_larger_than_scores_or_tokens():
-    import unrolled as part
+    import energies as part
 
     from fourviews import unrolled
 
@@ -111,7 +111,7 @@ def test_the_largest_tensor_of_energy_and_step_is_no_larger_than_scores_or_token
 
 
 def test_the_unrolled_tables_count_rises_of_both_models():
-    import unrolled as part
+    import energies as part
 
     rows = list(part.tables(True))
     assert sum("two matrix products  " in row and "ratio  1.00" in row for row in rows) == 2

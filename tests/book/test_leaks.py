@@ -114,8 +114,8 @@ def test_the_search_index_knows_no_word_of_withheld_prose(lessons):
 
     stem = SearchEnglish({}).stem
 
-    def stems(text: str) -> set[str]:
-        return {stem(word.lower()) for word in re.findall(r"[A-Za-z]{5,}", text)}
+    def stems(text: str, shortest: int) -> set[str]:
+        return {stem(word.lower()) for word in re.findall(rf"[A-Za-z]{{{shortest},}}", text)}
 
     text = (BUILD / "html" / "searchindex.js").read_text(encoding="utf-8")
     index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
@@ -135,7 +135,8 @@ def test_the_search_index_knows_no_word_of_withheld_prose(lessons):
         after = leak_search.public_lines(lesson, page=True)
         public += "\n".join(after)
         withheld += "\n".join(set(before.split("\n")) - set(after))
-    only_there = stems(withheld) - stems(public)
+    # «spots», withheld, has the stem of «spot», which anybody may read.
+    only_there = stems(withheld, 5) - stems(public, 2)
     assert len(only_there) > 5
     assert not only_there & terms
 

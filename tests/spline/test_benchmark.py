@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,11 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.fixture
-def benchmark():
-    """benchmarks/spline.py under another name: «spline» is the library's."""
-    import importlib.util
+def benchmark(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import spline_compiler
 
-    spec = importlib.util.spec_from_file_location("spline_benchmark", BENCHMARKS / "spline.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+    return spline_compiler
 
 
 def test_every_table_has_its_rows(benchmark):
