@@ -54,8 +54,11 @@ BAD = {
     "Y with NaN": (dict(Y=changed(Y, (0, 0), np.nan)), "Y must be finite"),
     "Y with inf": (dict(Y=changed(Y, (0, 0), np.inf)), "Y must be finite"),
     "integer Y in two columns": (dict(Y=np.ones((6, 2), dtype=int)), "integer Y are labels"),
-    "Y per sample for tokens": (dict(X=TOKENS), "Y has 2 tokens, X has 4"),
-    "labels per sample for tokens": (dict(X=TOKENS, Y=LABELS), "Y has no tokens, X has 4"),
+    "Y per sample for tokens": (dict(X=TOKENS), "Y has 2 tokens, X has 4.*pool=.mean"),
+    "labels per sample for tokens": (
+        dict(X=TOKENS, Y=LABELS),
+        "Y has no tokens, X has 4.*pool=.mean",
+    ),
     "Y per token when pooled": (
         dict(X=TOKENS, Y=TOKEN_Y, pool="mean"),
         r"float Y must have shape \(n, c\)",
