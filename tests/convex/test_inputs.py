@@ -518,3 +518,16 @@ W = torch.zeros
 def test_bad_weights_of_heads_are_refused(make, match):
     with pytest.raises(ValueError, match=match):
         make()
+
+
+def test_what_is_no_solution_network_or_tensor_is_named():
+    problem = convex.MLP(X, Y, beta=0.1)
+    network = convex.solve(problem, progress=False).network()
+    for call, match in (
+        (lambda: convex.head_count(problem), "solution must be a convex.Solution.*MLP"),
+        (lambda: convex.from_network(network, problem), "a problem and a network.*MLPNetwork"),
+        (lambda: convex.lower_bound(problem, Y), "prediction must be a torch tensor.*ndarray"),
+        (lambda: network(X), "X must be a torch tensor, got ndarray"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()
