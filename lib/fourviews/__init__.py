@@ -7,7 +7,7 @@ The package holds what the lessons of the book import:
 - :mod:`fourviews.convolution` - convolutions as attention, attention that learns to be one
 - :mod:`fourviews.course` - checks of the exercises, which say in words what is missing
 - :mod:`fourviews.data` - real data: found, verified, cached
-- :mod:`fourviews.display` - figure style and progress bars
+- :mod:`fourviews.display` - figure style, moving figures, progress bars
 - :mod:`fourviews.projection` - softmax, sparsemax and LML as projections, losses for the k best
 - :mod:`fourviews.spline` - exact splines, their degrees, and a compiler from them to encoders
 - :mod:`fourviews.unrolled` - energies whose descent steps are layers, and certificates of descent

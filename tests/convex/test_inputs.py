@@ -54,8 +54,11 @@ BAD = {
     "Y with NaN": (dict(Y=changed(Y, (0, 0), np.nan)), "Y must be finite"),
     "Y with inf": (dict(Y=changed(Y, (0, 0), np.inf)), "Y must be finite"),
     "integer Y in two columns": (dict(Y=np.ones((6, 2), dtype=int)), "integer Y are labels"),
-    "Y per sample for tokens": (dict(X=TOKENS), "Y has 2 tokens, X has 4"),
-    "labels per sample for tokens": (dict(X=TOKENS, Y=LABELS), "Y has no tokens, X has 4"),
+    "Y per sample for tokens": (dict(X=TOKENS), "Y has 2 tokens, X has 4.*pool=.mean"),
+    "labels per sample for tokens": (
+        dict(X=TOKENS, Y=LABELS),
+        "Y has no tokens, X has 4.*pool=.mean",
+    ),
     "Y per token when pooled": (
         dict(X=TOKENS, Y=TOKEN_Y, pool="mean"),
         r"float Y must have shape \(n, c\)",
@@ -515,3 +518,16 @@ W = torch.zeros
 def test_bad_weights_of_heads_are_refused(make, match):
     with pytest.raises(ValueError, match=match):
         make()
+
+
+def test_what_is_no_solution_network_or_tensor_is_named():
+    problem = convex.MLP(X, Y, beta=0.1)
+    network = convex.solve(problem, progress=False).network()
+    for call, match in (
+        (lambda: convex.head_count(problem), "solution must be a convex.Solution.*MLP"),
+        (lambda: convex.from_network(network, problem), "a problem and a network.*MLPNetwork"),
+        (lambda: convex.lower_bound(problem, Y), "prediction must be a torch tensor.*ndarray"),
+        (lambda: network(X), "X must be a torch tensor, got ndarray"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            call()

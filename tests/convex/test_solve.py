@@ -206,6 +206,29 @@ def test_relu_relaxation_keeps_true_bounds(loss, make_problem):
     assert solution.lower_bound == pytest.approx(relaxed.objective, rel=1e-5)
 
 
+def test_relu_on_listed_patterns_is_no_dearer_than_one_of_their_gates():
+    """The best weights of one neuron are known; the split of the relaxation alone is dearer than
+    the zero network here."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(40, 5, generator=generator, dtype=torch.float64)
+    Y = torch.randn(40, 3, generator=generator, dtype=torch.float64)
+    problem = convex.MLP(X, Y, beta=1.0, activation="relu", n_gates=12)
+    solution = convex.solve(problem, progress=False)
+    assert_consistent(solution)
+    assert_network_matches(solution)
+    single = []
+    for gate in problem.gates:
+        hidden = torch.relu(X @ (gate / gate.norm()))
+        image = Y.T @ hidden
+        shrunk = image * (1 - problem.beta / image.norm()).clamp_min(0) / hidden.square().sum()
+        error = torch.outer(hidden, shrunk) - Y
+        single.append(float(0.5 * error.square().sum() + problem.beta * shrunk.norm()))
+    zero = float(0.5 * Y.square().sum())
+    assert solution.objective <= min(single) * (1 + 1e-6) < zero
+    assert solution.objective >= solution.lower_bound > 0
+    assert (problem.pattern_of(solution.network().first.detach()) >= 0).all()
+
+
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_relu_where_the_search_over_faces_is_cut_short(loss, make_problem, monkeypatch):
     problem = make_problem("relu", loss, layout="rows", c=3, share=0.2, n=6, d=3, seed=2)

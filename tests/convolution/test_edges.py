@@ -133,6 +133,7 @@ _BAD = {
     ),
     "method is 'x'": lambda: _layer().error_bound((0, 1), (5, 5), method="x"),
     r"grid is \[5.5, 5\]": lambda: _layer().error_bound((0, 1), (5.5, 5)),
+    "grid is 5; it needs one side an axis": lambda: _layer().error_bound((0, 1), 5),
     "input_range is 1": lambda: _layer().error_bound(1, (5, 5)),
     "offsets has shape": lambda: _part(offsets=torch.zeros(2, 2)),
     "alpha has shape": lambda: _part(alpha=torch.ones(3)),

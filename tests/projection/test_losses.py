@@ -286,3 +286,25 @@ def test_bad_input_of_single_losses() -> None:
             projection.lml_loss(x, label, 2, mask=mask)
     with pytest.raises(ValueError, match="boolean labels need the same"):
         projection.lml_loss(x, torch.zeros(2, 3, dtype=torch.bool), 2)
+    with pytest.raises(ValueError, match="float32; it needs booleans"):
+        projection.lml_loss(x, torch.zeros(2, N), 2)
+
+
+def test_a_mask_of_integers_is_not_taken_for_indices() -> None:
+    """As indices, zeros and ones would name the classes 0 and 1, whatever the mask says."""
+    x = torch.zeros(2, N, dtype=torch.float64)
+    labels = torch.zeros(2, N, dtype=torch.bool)
+    labels[0, 3], labels[1, 5:] = True, True
+    for dtype in (torch.uint8, torch.int64):
+        for mask in (labels, torch.zeros_like(labels), torch.ones_like(labels)):
+            with pytest.raises(ValueError, match="zeros and ones of .*labels.bool"):
+                projection.lml_loss(x, mask.to(dtype), 2)
+    # Lists of classes in the same shape: every class, two classes, and one, filled up.
+    every = projection.lml_loss(x, torch.arange(N).expand(2, N), 2)
+    assert torch.equal(every, projection.lml_loss(x, torch.ones_like(labels), 2))
+    two = torch.zeros(1, 2, dtype=torch.float64)
+    assert torch.isfinite(projection.lml_loss(two, torch.tensor([[0, 1]]), 1))
+    filled = torch.full((2, N), -100)
+    filled[:, :2] = torch.tensor([0, 1])
+    first = torch.arange(N).expand(2, N) < 2
+    assert torch.equal(projection.lml_loss(x, filled, 2), projection.lml_loss(x, first, 2))

@@ -66,6 +66,26 @@ def test_files_that_the_readme_names_exist():
         assert (ROOT / target).is_file(), target
 
 
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "instructor/index.md"]
+)
+def test_paths_in_texts_exist(name):
+    """Paths from the root of the repository; words in capitals stand for a name of one's own."""
+    roots = "book|instructor|lessons_src|lib|tests|tools|benchmarks"
+    named = re.findall(rf"`((?:{roots})/[\w./-]+)`", _read(name))
+    named = [path for path in named if not re.search(r"PART_|LESSON|LABEL", path)]
+    for path in named:
+        assert (ROOT / path).exists(), path
+    assert named
+
+
+def test_changelog_names_every_view_of_the_library():
+    library = ROOT / "lib" / "fourviews"
+    for part in library.iterdir():
+        if (part / "__init__.py").is_file():
+            assert f"`fourviews.{part.name}`" in _read("CHANGELOG.md"), part.name
+
+
 def test_examples_run_and_certify_their_solution():
     names: dict = {}
     for name in ("book/how_to_use.md", "README.md"):  # the README takes X and Y as given

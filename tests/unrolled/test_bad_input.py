@@ -120,6 +120,11 @@ CLASSIFIER = unrolled.TextClassifier(UnrolledTransformer(3, 1, dtype=torch.float
         (lambda: UnrolledTransformer(2, 1, step_size=NAN), "step_size"),
         (lambda: UnrolledTransformer(4, 0, dtype=torch.float64)(Y), "X"),
         (lambda: unrolled.descent_certificate(1, Y), "model"),
+        (
+            lambda: unrolled.descent_certificate(UnrolledTransformer(3, 1), Y),
+            "X is torch.float64, the model torch.float32",
+        ),
+        (lambda: UnrolledTransformer(3, 1)(Y), "X is torch.float64, the model torch.float32"),
         (lambda: unrolled.descent_certificate(UnrolledTransformer(2, 0), Y), "X"),
         (lambda: unrolled.implicit_minimiser(lambda Z: 0 * Z[0], Y), "gradient"),
         (lambda: unrolled.implicit_minimiser(lambda Z: 0 * Z, Y.long()), "Y"),

@@ -45,8 +45,10 @@ def lower_bound(
     Raises
     ------
     ValueError
-        If the prediction's shape is not the targets', or if it is not finite.
+        If the prediction is no tensor, has another shape than the targets, or is not finite.
     """
+    if not isinstance(prediction, Tensor):
+        raise ValueError(f"prediction must be a torch tensor, got {type(prediction).__name__}")
     if prediction.shape != problem.loss.target.shape:
         raise ValueError(
             f"prediction must have the targets' shape {tuple(problem.loss.target.shape)}, "

@@ -55,7 +55,17 @@ def head_count(solution: Solution) -> HeadCount:
 
     So the bounds :math:`n\min(p, q)` that Sahiner et al. (2022) state for ReLU do not hold: one
     sample with one output column and tokens of both signs needs two units, not one.
+
+    Raises
+    ------
+    ValueError
+        If ``solution`` is no :class:`~fourviews.convex.Solution`.
     """
+    if not isinstance(solution, Solution):
+        raise ValueError(
+            f"solution must be a convex.Solution, as convex.solve returns it, got "
+            f"{type(solution).__name__}"
+        )
     problem = solution.problem
     p, q = problem.block_shape
     N = problem.loss.target.numel()

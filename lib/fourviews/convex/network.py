@@ -89,6 +89,8 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
     ) -> None:
         """Raise ValueError unless X has so many axes, tokens and features (None: any number), and
         the weights' dtype."""
+        if not isinstance(X, Tensor):
+            raise ValueError(f"X must be a torch tensor, got {type(X).__name__}")
         fits = X.ndim in axes
         fits = fits and (tokens is None or X.shape[1] == tokens)
         fits = fits and (features is None or X.shape[-1] == features)

@@ -704,8 +704,11 @@ def _target(
     for axis, name in enumerate(names):
         if Y.ndim <= axis or Y.shape[axis] != leading[axis]:
             got = Y.shape[axis] if Y.ndim > axis else "no"
+            per_sample = name == "tokens" and Y.ndim < 3
+            hint = '; for one target a sample take pool="mean"' if per_sample else ""
             raise ValueError(
                 f"Y has {got} {name}, X has {leading[axis]} (shapes {tuple(Y.shape)}, {tuple(X.shape)})"
+                + hint
             )
     if Y.is_floating_point():
         if Y.dtype != X.dtype:

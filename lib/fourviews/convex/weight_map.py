@@ -48,6 +48,11 @@ def from_network(problem: Problem, network: TwoLayerNetwork) -> Lifted:
         If sizes or activation differ from the problem's, or if a unit's pattern on the data is not
         among the problem's.
     """
+    if not isinstance(problem, Problem) or not isinstance(network, TwoLayerNetwork):
+        raise ValueError(
+            "from_network needs a problem and a network, got "
+            f"{type(problem).__name__} and {type(network).__name__}"
+        )
     p, q = problem.block_shape
     if network.activation != problem.activation or network.pool != problem.pool:
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -160,8 +160,13 @@ class ConvolutionAttention(nn.Module):
         Raises
         ------
         ValueError
-            If the image is too small for kernel or padding.
+            If ``grid`` does not have a whole number for each axis, or the image is too small for
+            kernel or padding.
         """
+        if not isinstance(grid, Iterable):
+            raise ValueError(
+                f"grid is {grid!r}; it needs one side an axis, such as (32,) or (32, 32)"
+            )
         sides = list(grid)
         if len(sides) != len(self.axes):
             raise ValueError(f"grid has {len(sides)} sides; this layer needs {len(self.axes)}")

@@ -314,7 +314,7 @@ def lml(
     .. math:: y(x) = \arg\min\{-x^\top y - H_b(y) : 0 < y < 1,\ \mathbf 1^\top y = k\}
               = \sigma(x + \nu)
 
-    with the binary entropy H_b (Amos, Koltun & Kolter 2019). The module's text says how ν is
+    with the binary entropy H_b (Amos, Koltun & Kolter 2019). The text at the head of ``projection/lml.py`` says how ν is
     found. :math:`|\sum y - k|` stays within a small multiple of eps·n, eps that of the dtype; half
     precisions are computed in float32. Derivatives of every order, forward and backward, ``vmap``
     and ``torch.compile`` work.

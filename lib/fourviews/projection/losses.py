@@ -51,14 +51,16 @@ def lml_loss(
     logits
         ``(..., n)``.
     labels
-        Boolean ``(..., n)``; or class indices ``(..., m)``, filled up with ``ignore_index``, a
-        repeated one counting once; or ``(...)``, one index a row.
+        Boolean ``(..., n)``, ``True`` at the labels; or class indices ``(..., m)``, filled up with
+        ``ignore_index``, a repeated one counting once; or ``(...)``, one index a row. Zeros and
+        ones in place of booleans are refused: as indices they would name the classes 0 and 1.
     k
         Number of labels, as in :func:`fourviews.projection.lml`.
     mask
         ``True`` where an entry may be chosen.
     weight, ignore_index, reduction
-        See the module's text. Rows without labels count for nothing, whatever their logits.
+        See the text of :mod:`fourviews.projection.losses`. Rows without labels count for nothing,
+        whatever their logits.
 
     Returns
     -------
@@ -68,8 +70,9 @@ def lml_loss(
     Raises
     ------
     ValueError
-        If shapes or dtypes do not fit, a label lies outside of [0, n) or is masked, or a row with
-        labels is infeasible.
+        If shapes or dtypes do not fit, a label lies outside of [0, n) or is masked, a row with
+        labels is infeasible, or integer labels have the shape of the logits, n > 2, and are all
+        0 or 1.
     """
     check_logits(logits, -1, "logits")
     chosen = _label_set(logits, labels, ignore_index)
@@ -116,7 +119,7 @@ def topk_entropy_loss(
     k
         From 1 to n.
     weight, ignore_index, reduction
-        See the module's text.
+        See the text of :mod:`fourviews.projection.losses`.
 
     Returns
     -------
@@ -179,7 +182,7 @@ def smooth_topk_svm_loss(
     tau, margin
         Temperature τ > 0 and margin m ≥ 0.
     weight, ignore_index, reduction
-        See the module's text.
+        See the text of :mod:`fourviews.projection.losses`.
 
     Returns
     -------
@@ -258,6 +261,11 @@ def _label_set(logits: Tensor, labels: Any, ignore_index: int) -> Tensor:
                 " boolean labels need the same"
             )
         return labels
+    if isinstance(labels, Tensor) and labels.is_floating_point():
+        raise ValueError(
+            f"labels has dtype {labels.dtype}; it needs booleans, one an entry of logits, or integer"
+            " class indices"
+        )
     _check_integers(labels, "labels")
     rows = logits.shape[:-1]
     if labels.shape == rows and labels.ndim < logits.ndim:
@@ -268,6 +276,15 @@ def _label_set(logits: Tensor, labels: Any, ignore_index: int) -> Tensor:
             " need that of the rows, or of the rows and one axis of padded indices"
         )
     n = logits.shape[-1]
+    # More than two indices a row that are all 0 or 1 repeat themselves: no list of classes is
+    # written so, a mask of zeros and ones is.
+    if labels.shape == logits.shape and n > 2 and labels.numel() and int(labels.min()) >= 0:
+        if int(labels.max()) <= 1:
+            raise ValueError(
+                f"labels has zeros and ones of {labels.dtype} in the shape of logits,"
+                f" {tuple(logits.shape)}; a mask needs booleans (labels.bool()), integers are class"
+                " indices"
+            )
     index, active = _indices(labels, n, ignore_index, "labels")
     # Ignored ones are written into a column of their own, which is cut off.
     target = torch.zeros(*rows, n + 1, dtype=torch.bool, device=logits.device)

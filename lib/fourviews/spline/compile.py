@@ -54,7 +54,8 @@ def compile_encoder(
     Returns
     -------
     CompiledEncoder
-        From ``(..., s, d)`` to ``(..., s, r)``; a function of one variable has s = d = 1.
+        From ``(..., s, d)`` to ``(..., s, r)``. A SciPy function of d variables with r values is
+        one token, s = 1: points go in as ``(..., 1, d)``, and values come out as ``(..., 1, r)``.
 
     Raises
     ------

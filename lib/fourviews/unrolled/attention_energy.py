@@ -74,7 +74,20 @@ __all__ = ["AttentionEnergy", "attention_energy", "attention_step"]
 
 
 class AttentionEnergy(Energy):
-    r"""Pair energy with confinement and anchor; its step is attention (see the module's text).
+    r"""Pair energy with confinement and anchor; its step is attention.
+
+    .. math::
+       E(Y) = \sum_{ij} a_{ij}\, \rho\bigl(\tfrac12\|(y_i - y_j)W\|^2\bigr)
+              + \tfrac\lambda2\|YW\|_F^2 + \tfrac\mu2\|(Y - X)W\|_F^2
+
+    With :math:`w_{ij} = a_{ij}\rho'(\tfrac12\|(y_i - y_j)W\|^2)` at the current tokens, a step is
+
+    .. math::
+       y_i \leftarrow \frac{\sum_j w_{ij} y_j + \tfrac\mu2 x_i}{\sum_j w_{ij} + \tfrac{\lambda + \mu}2}
+
+    and never raises E; a step relaxed by θ goes θ times as far, and does not raise E for θ in [0, 1],
+    for θ in [0, 2] if w is positive semidefinite, and up to :meth:`safe_relaxation`.  The text at
+    the head of ``unrolled/attention_energy.py`` has the proofs.
 
     Parameters
     ----------
@@ -359,7 +372,7 @@ def attention_energy(
 ) -> Float[Tensor, "*batch"]:
     r"""Energy :math:`E_1(YW) + \tfrac\lambda2\|YW\|_F^2` (Yang et al. 2022, Eq. 9).
 
-    See :class:`AttentionEnergy` for all parameters, and its module for the formula.
+    See :class:`AttentionEnergy` for the formula, all parameters and the errors.
     """
     return AttentionEnergy(
         rho,
@@ -386,11 +399,14 @@ def attention_step(
 ) -> Float[Tensor, "*batch n d"]:
     r"""Attention step :math:`y_i \leftarrow \sum_j w_{ij}y_j / (\sum_j w_{ij} + \tfrac\lambda2)`.
 
-    It never raises :func:`attention_energy` with the same arguments: the repaired form of Theorem
-    3.1 of Yang et al. (2022), whose step lacks :math:`\tfrac\lambda2`.  For ρ = exp and λ = 0 it is
+    With ``relaxation`` θ from 0 to 1 it never raises :func:`attention_energy` with the same
+    arguments: the repaired form of Theorem 3.1 of Yang et al. (2022), whose step lacks
+    :math:`\tfrac\lambda2`.  A larger θ may raise it; :meth:`AttentionEnergy.safe_relaxation` says
+    how large θ can be.  For ρ = exp and λ = 0 it is
     softmax attention with scores :math:`YWW^\top Y^\top`, reweighted by
-    :math:`\beta_j = e^{-\|u_j\|^2/2}`.  See :class:`AttentionEnergy` for the parameters and for
-    the proof.
+    :math:`\beta_j = e^{-\|u_j\|^2/2}`, u = YW.  See :class:`AttentionEnergy` for the other
+    parameters and the errors.  For steps of a whole network, with feed-forward layers, see
+    :class:`UnrolledTransformer` and :func:`descent_certificate`.
     """
     return AttentionEnergy(
         rho,

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from .alternating import orthant_gain
 from .descent import Descent
-from .inputs import check_tokens
 from .transformer import UnrolledTransformer
 
 __all__ = ["LayerCertificate", "descent_certificate"]
@@ -85,16 +84,19 @@ def descent_certificate(
     unless the layer does not move at all.  Where an energy is not finite, by NaN or overflow,
     nothing is certified.
 
+    Returns
+    -------
+    list of LayerCertificate
+        One a layer.  ``fell`` says what happened, ``guaranteed`` whether it was bound to happen.
+
     Raises
     ------
     ValueError
         If shapes or dtypes do not fit, or ``model`` is no UnrolledTransformer.
     """
-    check_tokens(X, "X")
     if not isinstance(model, UnrolledTransformer):
         raise ValueError(f"model is a {type(model).__name__}; it needs an UnrolledTransformer")
-    if X.shape[-1] != model.d:
-        raise ValueError(f"X has shape {tuple(X.shape)}; it needs {model.d} features")
+    model._check_input(X)
     certificates, Y = [], X
     with torch.no_grad():
         for layer in range(model.layers):

@@ -137,6 +137,16 @@ class UnrolledTransformer(nn.Module):
             for _ in range(count)
         )
 
+    def _check_input(self, X: Tensor) -> None:
+        check_tokens(X, "X")
+        if X.shape[-1] != self.d:
+            raise ValueError(f"X has shape {tuple(X.shape)}; it needs {self.d} features")
+        if self.layers and X.dtype != self.attention_weights[0].dtype:
+            raise ValueError(
+                f"X is {X.dtype}, the model {self.attention_weights[0].dtype}; both need the same"
+                " (convert X, or the model with .to)"
+            )
+
     def energy(
         self,
         layer: int,
@@ -193,9 +203,7 @@ class UnrolledTransformer(nn.Module):
         ValueError
             If shapes or dtypes do not fit.
         """
-        check_tokens(X, "X")
-        if X.shape[-1] != self.d:
-            raise ValueError(f"X has shape {tuple(X.shape)}; it needs {self.d} features")
+        self._check_input(X)
         Y, before, after = X, [], []
         for layer in range(self.layers):
             if layer == 0 or not self.tied:

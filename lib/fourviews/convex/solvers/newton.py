@@ -79,9 +79,9 @@ def newton(
     """
     if problem.cones or problem.loss.name != "squared" or problem.block_shape[1] != 1:
         raise ValueError(
-            "newton solves squared loss with one output column and activation "
+            "newton solves squared loss with one output column of the coefficients and activation "
             f'"linear" or "gated_relu"; got loss "{problem.loss.name}", '
-            f'{problem.block_shape[1]} columns, activation "{problem.activation}"'
+            f'coefficients {problem.block_shape}, activation "{problem.activation}"'
         )
     if problem.groups > 1:
         raise ValueError(

@@ -119,8 +119,10 @@ def relu_bounds(
     constraints leaves the gated problem on the same patterns, whose optimum is a *lower*
     bound if all patterns are listed.  Its solution, split by
     :func:`~fourviews.convex.cone_decomposition` into ReLU neurons and improved by local
-    descent on the network, gives an attained *upper* bound.  The gap between the two is true
-    but need not close: ``converged`` may stay False.
+    descent on the network, gives an attained *upper* bound.  Where some patterns are listed only,
+    descent would leave them; instead, the program is solved over these neurons and the gates
+    themselves with their directions kept.  The gap between the two bounds is true but need not
+    close: ``converged`` may stay False.
     """
     exact = problem.to(torch.float64).on(torch.device("cpu"))
     relaxed = exact.gated_relaxation()
@@ -141,7 +143,8 @@ def relu_bounds(
         log.record(0, zero, log.at_zero, torch.zeros_like(exact.loss.target))
         split = _split(exact, gated.coefficients)
         # Descent may leave the listed patterns; only the full list has a block for every neuron.
-        candidates = (split, descend(exact, split)) if exact.all_patterns else (split,)
+        improve = descend if exact.all_patterns else _reweighted
+        candidates = (split, improve(exact, split))
         for iteration, units in enumerate(candidates, start=1):
             network = exact._units(*units)
             log.record(
@@ -171,6 +174,33 @@ def _split(problem: Problem, Z: Tensor) -> Neurons:
         torch.stack([v for _, v, _ in units]),
         torch.tensor([j for _, _, j in units]),
     )
+
+
+def _reweighted(problem: Problem, units: Neurons) -> Neurons:
+    """Best second weights for these neurons and the listed gates, each in a cone of its own.
+
+    Never dearer than ``units``, up to the accuracy of the solve: the parts of a split are long
+    where a cone is narrow, and many of them are not worth their norm.
+    """
+    from .relu_several import _OverNeurons  # that module is built on this one
+
+    if problem.beta == 0:
+        return units
+    gates = problem.gates_to_rows(problem.gates).to(torch.float64)
+    first = torch.cat([units.first, gates])
+    block = torch.cat([units.block, torch.arange(len(gates))])
+    length = torch.linalg.vector_norm(first, dim=1, keepdim=True)
+    there = length[:, 0] > 0
+    if not there.any():
+        return units
+    first, block, length = first[there], block[there], length[there]
+    start = torch.zeros(len(gates), problem.block_shape[1], dtype=torch.float64)
+    start = torch.cat([units.second, start])[there] * length
+    second = _OverNeurons(problem, first / length, block).solve(start, 1e-6)
+    size = torch.linalg.vector_norm(second, dim=1, keepdim=True)
+    used = size[:, 0] > 1e-10 * size.max()
+    root = size[used].sqrt()
+    return Neurons(first[used] / length[used] * root, second[used] / root, block[used])
 
 
 def descend(problem: Problem, units: Neurons) -> Neurons:

@@ -62,8 +62,9 @@ def solve(
                                                                neuron: may stay open
     relu, several   fully corrective (auto)                    polars of all cones by branch
                                                                and bound: closes
-                    relaxation and descent (auto with          a bound for every neuron: may
-                    ``gates`` or ``n_gates``)                  stay open
+                    relaxation, then descent or, on listed     a bound for every neuron: may
+                    patterns, better weights (auto with        stay open
+                    ``gates`` or ``n_gates``)
     ==============  =========================================  =============================
 
     ReLU with ``beta=0`` takes relaxation and descent: without regularisation the cones cost
