@@ -375,6 +375,7 @@ def test_squared_loss_separates_the_blocks_and_each_has_its_own_norm():
     assert doubled > solution.objective * (1 + 1e-2)
 
 
+@pytest.mark.claim("cvx-23/pooled-fno", verdict="verified")
 @pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
 def test_pooled_linear_fno_is_the_linear_mlp_with_beta_over_root_s(loss):
     for name, blocks in (("fno", 1), ("block_fno", 2)):
@@ -601,6 +602,7 @@ def _two_units(problem, units, seed, *, _train=train):
     return _train(problem, 2, seed)
 
 
+@pytest.mark.mutation("cvx-23")
 def test_another_factor_than_root_s_is_noticed(monkeypatch):
     right = convex.MLP
     monkeypatch.setattr(convex, "MLP", lambda *a, beta, **o: right(*a, beta=2 * beta, **o))
