@@ -33,7 +33,13 @@ _KEPT = Path(__file__).with_name("results")
 
 
 class Preset(SimpleNamespace):
-    """The sizes of one run as attributes; ``name`` is ``"page"``, ``"reduced"`` or ``"full"``."""
+    """The sizes of one run, which `preset` makes.
+
+    Attributes
+    ----------
+    name
+        ``"page"``, ``"reduced"`` or ``"full"``; beside it one attribute for each size.
+    """
 
     name: str
 
