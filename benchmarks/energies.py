@@ -7,10 +7,10 @@ scores need YW too; that third product is counted with ours, not with the yardst
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 
 import torch
+from timing import timed
 from torch import Tensor
 
 from fourviews import data, unrolled
@@ -22,20 +22,6 @@ def tokens(n: int, d: int, dtype: torch.dtype) -> Tensor:
     """Random tokens whose distances spread over the interesting part of exp."""
     generator = torch.Generator().manual_seed(n)
     return (torch.randn(n, d, generator=generator) / d**0.5).to(dtype)
-
-
-def timed(steps: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each step, in turns, so that what else runs slows down all alike."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    with torch.no_grad():
-        for step in steps.values():
-            step()
-        for _ in range(rounds):
-            for name, step in steps.items():
-                started = time.perf_counter()
-                step()
-                times[name].append(time.perf_counter() - started)
-    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def against_products(n: int, d: int, dtype: torch.dtype, rounds: int) -> Iterator[str]:
@@ -52,7 +38,8 @@ def against_products(n: int, d: int, dtype: torch.dtype, rounds: int) -> Iterato
         "energy and step, weight": lambda: weighted.value_and_step(Y),
         "energy and step, weight, anchor": lambda: full.value_and_step(Y),
     }
-    found = timed(rows, rounds)
+    with torch.no_grad():
+        found = {name: statistics.median(t) for name, t in timed(rows, rounds).items()}
     least = found["two matrix products"]
     yield f"n = {n}, d = {d}, {str(dtype).removeprefix('torch.')}"
     for name, seconds in found.items():

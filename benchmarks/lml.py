@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 
 import torch
+from timing import timed
 from torch import Tensor
 
 from fourviews import projection
@@ -88,19 +88,6 @@ def conic_layer(n: int) -> Callable[[Tensor], Tensor] | None:
 
 
 # --- measuring ---------------------------------------------------------------------------
-
-
-def timed(steps: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each step, in turns, so that what else runs slows down all alike."""
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    for _ in range(rounds):
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - started)
-    return times
 
 
 def both_passes(layer: Callable[[Tensor], Tensor], x: Tensor, grad: Tensor) -> Callable[[], None]:

@@ -96,22 +96,22 @@ def degree_of_swapped_blocks(generator: Generator, swapped_degree: Callable) -> 
         )
 
 
-@exercise("ex-cubic-normal")
-def maximum_of_minima(generator: Generator, normal_form_of: Callable) -> None:
-    """The values at random rational points, in all quadrants; only polynomials."""
+def rows_of_numbers(rows: object, name: str) -> list[list]:
+    require(
+        isinstance(rows, list | tuple)
+        and len(rows) > 0
+        and all(isinstance(row, list | tuple) and len(row) > 0 for row in rows),
+        f"{name} must return a list of lists, none of them empty",
+    )
+    return [list(row) for row in rows]  # type: ignore[attr-defined]
+
+
+def check_polynomials(form: Callable, name: str, *, most: int) -> None:
+    """The lists of lists that ``form(x, y)`` returns hold polynomials, ``most`` at most."""
     from .. import spline
 
-    def numbers(rows: object) -> list[list]:
-        require(
-            isinstance(rows, list | tuple)
-            and len(rows) > 0
-            and all(isinstance(row, list | tuple) and len(row) > 0 for row in rows),
-            "normal_form_of must return a list of lists, none of them empty",
-        )
-        return [list(row) for row in rows]  # type: ignore[attr-defined]
-
     x, y = spline.variables(1, 2)[0]
-    symbolic = numbers(normal_form_of(x, y))
+    symbolic = rows_of_numbers(form(x, y), name)
     for row in symbolic:
         for entry in row:
             try:
@@ -119,14 +119,21 @@ def maximum_of_minima(generator: Generator, normal_form_of: Callable) -> None:
             except ValueError as error:
                 require("maxima" not in str(error), "an entry is no polynomial: it has a maximum")
                 raise
-    require(
-        sum(map(len, symbolic)) <= 6,
-        f"the form has {sum(map(len, symbolic))} polynomials; six suffice",
-    )
+    count = sum(map(len, symbolic))
+    words = {3: "three", 6: "six"}
+    require(count <= most, f"the form has {count} polynomials; {words.get(most, most)} suffice")
+
+
+@exercise("ex-cubic-normal")
+def maximum_of_minima(generator: Generator, normal_form_of: Callable) -> None:
+    """The values at random rational points, in all quadrants; only polynomials."""
+    check_polynomials(normal_form_of, "normal_form_of", most=6)
     for _ in range(80):
         a = Fraction(_integer(generator, -60, 60), 8)
         b = Fraction(_integer(generator, -60, 60), 8)
-        value = max(min(row) for row in numbers(run(normal_form_of, a, b)))
+        value = max(
+            min(row) for row in rows_of_numbers(run(normal_form_of, a, b), "normal_form_of")
+        )
         where = "above" if b > 0 else "below"
         require(
             value == a * abs(b),

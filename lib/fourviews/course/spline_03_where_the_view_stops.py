@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checking import close, exercise, require, run, tensor
+from .spline_01_attention_is_cubic import check_polynomials, rows_of_numbers
 
 
 def _draw(generator: Generator, *shape: int) -> Tensor:
@@ -86,30 +87,7 @@ def expression_of_pieces(generator: Generator, as_expression: Callable) -> None:
 @exercise("ex-view-parabola")
 def above_the_parabola(generator: Generator, above_parabola: Callable) -> None:
     """The values at random rational points on both sides of the parabola, and below the axis."""
-    from .. import spline
-
-    def rows_of(rows: object) -> list[list]:
-        require(
-            isinstance(rows, list | tuple)
-            and len(rows) > 0
-            and all(isinstance(row, list | tuple) and len(row) > 0 for row in rows),
-            "above_parabola must return a list of lists, none of them empty",
-        )
-        return [list(row) for row in rows]  # type: ignore[attr-defined]
-
-    x, y = spline.variables(1, 2)[0]
-    symbolic = rows_of(above_parabola(x, y))
-    for row in symbolic:
-        for entry in row:
-            try:
-                spline.SignPartition([spline.Expression.of(entry) + 0 * x])
-            except ValueError as error:
-                require("maxima" not in str(error), "an entry is no polynomial: it has a maximum")
-                raise
-    require(
-        sum(map(len, symbolic)) <= 3,
-        f"the form has {sum(map(len, symbolic))} polynomials; three suffice",
-    )
+    check_polynomials(above_parabola, "above_parabola", most=3)
     for _ in range(60):
         a = Fraction(_integer(generator, -30, 30), 8)
         step = Fraction(_integer(generator, 1, 60), 8)
@@ -119,7 +97,9 @@ def above_the_parabola(generator: Generator, above_parabola: Callable) -> None:
             (a * a - step, "below the parabola"),
         ):
             height = b - a * a
-            value = max(min(row) for row in rows_of(run(above_parabola, a, b)))
+            value = max(
+                min(row) for row in rows_of_numbers(run(above_parabola, a, b), "above_parabola")
+            )
             require(
                 value == (b * height if height > 0 else 0),
                 f"the maximum of the minima is wrong at a point {where}",
