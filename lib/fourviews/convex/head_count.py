@@ -82,8 +82,21 @@ def head_count(solution: Solution) -> HeadCount:
 
 
 def fewer_heads(solution: Solution) -> TwoLayerNetwork:
-    """A network with the same predictions, no more weight decay, and at most N units: the
-    solution's units, some of them rescaled, the others left out (Carathéodory)."""
+    """A network with the same predictions, no more weight decay, and at most N units.
+
+    The solution's units, some of them rescaled, the others left out: a conic combination of unit
+    predictions in :math:`\\mathbb R^N` needs no more than N of them (Carathéodory).
+
+    Parameters
+    ----------
+    solution : Solution
+        Of any head and activation; N is the number of predicted values.
+
+    Returns
+    -------
+    TwoLayerNetwork
+        In float64, on the device of the data.
+    """
     problem = solution.problem.to(torch.float64)
     network = solution.network().double()
     first, second = network.first.detach(), network.second.detach()

@@ -238,7 +238,15 @@ class ResNet(nn.Module):
 
 
 class Cost(NamedTuple):
-    """What a network takes."""
+    """What a network takes, see :func:`cost`.
+
+    Attributes
+    ----------
+    parameters
+        Numbers that are trained.
+    flops
+        Floating-point operations of a forward pass.
+    """
 
     parameters: int
     flops: int

@@ -22,7 +22,26 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def topk_losses(k: int) -> dict[str, Loss]:
-    """The four losses of the comparison, each from logits and one label a row to a mean."""
+    """The four losses of the comparison, each a mean over rows of logits with one label a row.
+
+    Cross-entropy, truncated top-k entropy (Lapin et al. 2016), the likelihood of LML with k labels
+    (Amos et al. 2019) and the smooth top-k SVM (Berrada et al. 2018).
+
+    Parameters
+    ----------
+    k
+        How many guesses are allowed.
+
+    Returns
+    -------
+    dict
+        Name to function of logits ``(rows, n)`` and labels ``(rows,)``.
+
+    Raises
+    ------
+    ValueError
+        At the call of a loss, as the functions of this package.
+    """
     return {
         "cross-entropy": cross_entropy,
         "truncated entropy": lambda x, label: topk_entropy_loss(x, label, k),

@@ -19,6 +19,15 @@ def relation_recalls(
 ) -> dict[str, float]:
     """Mean recall over scenes, of written relations and, where known, of all.
 
+    Parameters
+    ----------
+    scores
+        ``(n, pairs, P)``, one for each triple of each scene.
+    pairs
+        Those scenes.
+    ks
+        Lengths of the lists.
+
     Returns
     -------
     dict
@@ -57,6 +66,19 @@ def train_pair_network(
 
     The untrained network, the frequencies, takes part in the choice: so a loss that does harm can only
     come out equal, up to what validation scenes do not show.
+
+    Parameters
+    ----------
+    network
+        Changed in place.
+    train, validate
+        Scenes to learn from and to choose the epoch by.
+    loss
+        Of logits ``(batch, pairs, P)``, written triples and the mask of pairs.
+    epochs, batch, rate, seed
+        Passes over the scenes, scenes a step, Adam's rate, and the seed of the order.
+    k
+        Length of the list that chooses the epoch.
 
     Returns
     -------
@@ -111,6 +133,29 @@ def compare_relation_losses(
     """One row for the frequencies and one for each loss: ``loss``, ``seed`` and all recalls.
 
     All networks start alike and see the scenes in the same order.
+
+    Parameters
+    ----------
+    train, validate, test
+        Scenes to learn from, to choose the epoch by, and to judge.
+    losses
+        By name, as from :func:`relation_losses`.
+    kinds
+        How many kinds of objects there are.
+    seed, epochs, width
+        Of the networks: first weights and order of scenes, passes, hidden units.
+    ks
+        Lengths of the lists; the shortest chooses the epoch.
+
+    Returns
+    -------
+    list of dict
+        ``"loss"``, ``"seed"`` and the keys of :func:`relation_recalls`.
+
+    Raises
+    ------
+    ValueError
+        As :func:`train_pair_network` and :func:`relation_recalls`.
     """
     frequencies = Frequencies(train, kinds)
     rows = [{"loss": "frequencies", "seed": seed, **relation_recalls(frequencies(test), test, ks)}]

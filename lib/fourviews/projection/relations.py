@@ -186,7 +186,18 @@ def relation_losses(k: int) -> dict[str, RelationLoss]:
     ``"independent"`` counts each triple that was not written as false; ``"pair softmax"`` lets each
     pair choose among its predicates and «nothing», so it counts pairs without a written triple as
     unrelated; ``"scene softmax"``, ``"truncated entropy"`` and ``"LML"`` look at all triples of a
-    scene at once and ask for the written ones only.
+    scene at once and ask for the written ones only.  The first four are sums divided by the number of
+    written triples, the last is reduced as :func:`lml_loss` does.
+
+    Parameters
+    ----------
+    k
+        Length of the list, for the last two.
+
+    Returns
+    -------
+    dict
+        Name to loss.
 
     Raises
     ------

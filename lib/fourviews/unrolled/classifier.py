@@ -89,6 +89,15 @@ def train_online(
     Texts come in a random order; each order is used up before the next is drawn.  Short texts are
     computed by one thread: their matrices are too small to share.
 
+    Parameters
+    ----------
+    classifier
+        Changed in place.
+    texts, labels
+        Tokens ``(n, d)`` and a class of each text.
+    steps, lr, seed
+        Number and length of steps, and the seed of the order.
+
     Returns
     -------
     Float[Tensor, "steps"]
@@ -136,6 +145,20 @@ def fit_readout(
 
     a convex problem, by L-BFGS.  With no layers it is the bag of embeddings at its best, which
     stochastic steps only approach.
+
+    Parameters
+    ----------
+    classifier
+        Its readout is changed in place.
+    texts, labels
+        Tokens ``(n, d)`` and a class of each of the m texts.
+    decay, steps
+        Weight decay of V; most iterations.
+
+    Returns
+    -------
+    float
+        The objective at the end.
 
     Raises
     ------

@@ -64,6 +64,18 @@ def energies_along(
     An energy per token, so that a long text does not outweigh a short one by its length alone.  It
     does not take the length out: the pair energy of n tokens lies between −n² and −n.
 
+    Parameters
+    ----------
+    model
+        One energy for all layers.
+    texts
+        Tokens ``(n, d)`` of each, n ≥ 1.
+
+    Returns
+    -------
+    DepthRun
+        Energies per token ``(texts, layers + 1)``, falls and guarantees ``(texts, layers)``.
+
     Raises
     ------
     ValueError
