@@ -245,7 +245,11 @@ def test_spl_11_two_tokens_need_one_block_only(d):
     generator = random.Random(d)
     for power in (-3, 0, 3, 0, 0):
         x = [
-            [generator.choice([0, 1, -1]) * Fraction(generator.randint(1, 99), 8) * Fraction(10) ** power]
+            [
+                generator.choice([0, 1, -1])
+                * Fraction(generator.randint(1, 99), 8)
+                * Fraction(10) ** power
+            ]
             + [Fraction(generator.randint(-99, 99), 8) for _ in range(d - 1)]
             for _ in range(2)
         ]

@@ -153,6 +153,21 @@ def test_spl_03_on_a_fixed_partition_they_form_a_space_of_finite_dimension(degre
 
 
 @pytest.mark.mutation("spl-03")
+def test_spl_03_a_class_with_two_parts_has_one_polynomial():
+    """Cut by x² − 1 there are as many places as with x − 1 and x + 1, and fewer splines."""
+    one, two = ([x**k for k in range(3)] for x in (-1, 1))
+    no = [0, 0, 0]
+    neg = lambda row: [-v for v in row]  # noqa: E731
+    joined = sympy.Matrix([one + neg(one), two + neg(two)])  # outside, inside
+    assert 6 - joined.rank() == 4
+    apart = sympy.Matrix([one + neg(one) + no, no + two + neg(two)])
+    assert 9 - apart.rank() == 7 == (2 + 1) * (2 + 1) - 2
+    x = spline.variables(1, 1)[0, 0]
+    partition = spline.SignPartition([x * x - 1])
+    assert len(partition.classes([-3, -1, 0, 1, 3])) == 3
+
+
+@pytest.mark.mutation("spl-03")
 def test_spl_03_pieces_are_checked():
     x, y = spline.variables(1, 2)[0]
     partition = spline.SignPartition([x])
