@@ -182,6 +182,12 @@ def test_spl_03_pieces_are_checked():
             spline.PiecewisePolynomial(partition, wrong)
     with pytest.raises(ValueError, match="no piece for signs"):
         spline.PiecewisePolynomial(partition, {(1,): x})([[-1, 0]])
+    many = spline.SignPartition([x - i for i in range(40)])
+    above = spline.PiecewisePolynomial(many, {(1, *[None] * 39): x, (-1, *[None] * 39): -x})
+    assert above([[7, 0]]) == 7 and above([[-7, 0]]) == 7
+    assert above(torch.tensor([[[7.0, 0.0]], [[-7.0, 0.0]]], dtype=REAL)).tolist() == [7.0, 7.0]
+    with pytest.raises(ValueError, match=r"\(1, -1\) is given twice"):
+        spline.PiecewisePolynomial(spline.SignPartition([x, y]), {(1, None): x, (None, -1): y})
     for wrong in ([], [MAX(x, 0)], [x, spline.variables(2, 1)[0, 0]]):
         with pytest.raises(ValueError):
             spline.SignPartition(wrong)
