@@ -14,6 +14,7 @@ from scipy import interpolate
 from torch import nn
 
 from fourviews import spline
+from fourviews.attention import MultiHeadAttention
 from fourviews.spline.expression import PRINTED
 
 from .cases import REAL
@@ -67,6 +68,12 @@ _BAD = {
         spline.compile_encoder(CUBIC), (2, 1)
     ),
     "tokens of 2 numbers; a layer needs 3": lambda: spline.measured_degree(nn.Linear(3, 2), (2, 2)),
+    "the offsets are those of 3 tokens; there are 2": lambda: spline.measured_degree(
+        MultiHeadAttention(2, 1, activation="relu", offset_tokens=3), (2, 2)
+    ),
+    "the offsets are those of 3 tokens; there are 4": lambda: spline.pieces(
+        MultiHeadAttention(1, 1, activation="relu", offset_tokens=3), ([[0]] * 4, [[1]] * 4)
+    ),
     "a side of shape is 0": lambda: spline.measured_degree(nn.ReLU(), (0, 1)),
     "ends are 1 × 1": lambda: spline.pieces(x, ([[0]], [[1]])),
     "segment is": lambda: spline.pieces(LINE, (1,)),
