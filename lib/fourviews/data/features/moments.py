@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
+from fourviews.display import progress
+
 from ..cache import atomic_write, locked
 from .token_store import TokenStore
 
@@ -38,7 +40,7 @@ def mean_and_covariance(
             shift = rows.mean(0)
             total = torch.zeros_like(shift)
             products = torch.zeros(len(shift), len(shift), dtype=torch.float64)
-        rows -= shift
+        rows = rows - shift  # not in place: float64 tokens are the caller's
         count += len(rows)
         total += rows.sum(0)
         products.addmm_(rows.T, rows)
@@ -66,7 +68,11 @@ def moments_of(
         with locked(store.folder):
             found = _read(file)  # another process may have been faster
             if found is None:
-                found = mean_and_covariance(store.batches())
+                store.verify()  # what is kept must not come from damaged bytes
+                n, size = len(store), 32
+                found = mean_and_covariance(
+                    progress(store.batches(size), label="tokens to covariance", total=-(-n // size))
+                )
                 _write(file, *found)
     return found
 

@@ -93,6 +93,8 @@ class FeatureReduction:
         ------
         ValueError
             If the features have another number, or the results do not fit ``dtype``.
+        ChecksumError
+            If a store has to be read and is damaged.
         OSError
             If the disk is too small or becomes full.
         """
@@ -128,7 +130,13 @@ class FeatureReduction:
             **described(store),
         }
 
+        verified = False
+
         def compute(rows: slice, done) -> Float[np.ndarray, "m s r"]:
+            nonlocal verified
+            if not verified:  # what is kept must not come from damaged bytes
+                store.verify()
+                verified = True
             values = np.empty((rows.stop - rows.start, *about["shape"][1:]), kind)
             first = 0
             for some in batches(store.tokens[rows]):
@@ -210,6 +218,8 @@ def reduce_features(
     ValueError
         If ``to`` is no number from 1 to d, there are no tokens or some are not finite, or with
         ``how="pca"`` and ``scale`` the tokens vary in fewer than ``to`` directions.
+    ChecksumError
+        If a store is damaged.
     """
     if not isinstance(train, TokenStore | ImageTokens | Tensor):
         raise ValueError(

@@ -72,13 +72,21 @@ def weights_file(model: str) -> Path:
 
 
 def load(file: Path, model: str) -> nn.Module:
-    """The network without its classifier."""
-    network = _timm().create_model(
-        model,
-        pretrained=True,
-        # The file in the package's own layout, not the one of the network's first authors.
-        pretrained_cfg_overlay={"file": str(file), "custom_load": False},
-    )
+    """The network without its classifier; ValueError if the file holds other weights."""
+    timm = _timm()
+    try:
+        network = timm.create_model(
+            model,
+            pretrained=True,
+            # The file in the package's own layout, not the one of the network's first authors.
+            pretrained_cfg_overlay={"file": str(file), "custom_load": False},
+        )
+    # Of several kinds: other shapes, other names, a damaged file.
+    except Exception as error:
+        raise ValueError(
+            f"{file.name} does not hold the weights of {model} ({type(error).__name__}: {error});"
+            " if it was downloaded, delete it and run this again"
+        ) from error
     return _Trunk(network)
 
 

@@ -225,9 +225,8 @@ def token_store(
             done(len(now))
         return values
 
-    return write_store(
-        about, compute, given and given.source, "images to tokens", verify=verify, progress=progress
-    )
+    source = None if given is None else given.source
+    return write_store(about, compute, source, "images to tokens", verify=verify, progress=progress)
 
 
 def described(of: ImageSet | ImageTokens | TokenStore | None) -> dict[str, Any]:
