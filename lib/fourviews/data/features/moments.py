@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +21,13 @@ from .token_store import TokenStore
 
 def mean_and_covariance(
     pieces: Iterable[Float[Tensor, "m s d"]],
+    done: Callable[[int], Any] = lambda images: None,
 ) -> tuple[int, Float64[Tensor, "d"], Float64[Tensor, "d d"]]:
     """Number of tokens N, their mean μ = Σx/N and covariance Σ(x − μ)(x − μ)ᵀ/N, in one pass.
 
     Sums are taken in float64 and about the mean of the first piece: what is subtracted at the end,
     N times the square of the distance of two means, is then small beside what it is subtracted from.
+    ``done`` is called with the number of images of each piece.
 
     Raises
     ------
@@ -44,6 +47,7 @@ def mean_and_covariance(
         count += len(rows)
         total += rows.sum(0)
         products.addmm_(rows.T, rows)
+        done(len(piece))
     if shift is None:
         raise ValueError("train holds no token; it needs at least one")
     offset = total / count
@@ -55,12 +59,13 @@ def mean_and_covariance(
 
 
 def moments_of(
-    store: TokenStore,
+    store: TokenStore, *, enabled: bool | None = None
 ) -> tuple[int, Float64[Tensor, "d"], Float64[Tensor, "d d"]]:
     """:func:`mean_and_covariance` of a store, computed once and kept beside its tokens.
 
     Sums depend in their last digits on the number of threads.  Kept, they are the same for every
-    process, and so is the name under which reduced tokens are found again.
+    process, and so is the name under which reduced tokens are found again. ``enabled`` is that of
+    :func:`fourviews.display.progress`.
     """
     file = store.folder / "moments.npz"
     found = _read(file)
@@ -69,10 +74,10 @@ def moments_of(
             found = _read(file)  # another process may have been faster
             if found is None:
                 store.verify()  # what is kept must not come from damaged bytes
-                n, size = len(store), 32
-                found = mean_and_covariance(
-                    progress(store.batches(size), label="tokens to covariance", total=-(-n // size))
-                )
+                with progress(
+                    total=len(store), label="tokens to covariance", enabled=enabled
+                ) as bar:
+                    found = mean_and_covariance(store.batches(), bar.update)
                 _write(file, *found)
     return found
 

@@ -181,6 +181,7 @@ def reduce_features(
     how: Literal["pca", "average"] = "pca",
     scale: bool = False,
     constant: bool = False,
+    progress: bool | None = None,
 ) -> FeatureReduction:
     """Learn from training tokens how to reduce features, and return the map.
 
@@ -207,6 +208,8 @@ def reduce_features(
         neighbours that is 0 in every token stays 0.
     constant
         Whether a feature that is always 1 is added: then there are ``to + 1``.
+    progress
+        Whether a bar is shown while a store is read; None follows the environment.
 
     Returns
     -------
@@ -243,12 +246,12 @@ def reduce_features(
     if how == "average":
         matrix = _averages(d, to)
         if scale:
-            _, mean, covariance = _moments(train)
+            _, mean, covariance = _moments(train, progress)
             second = covariance + torch.outer(mean, mean)
             size = ((second @ matrix) * matrix).sum(0).clamp(min=0).sqrt()
             matrix = matrix / torch.where(size > 0, size, 1.0)
         return FeatureReduction(how, torch.zeros(d).double(), matrix, scale, constant, None)
-    _, mean, covariance = _moments(train)
+    _, mean, covariance = _moments(train, progress)
     with _one_thread():
         values, vectors = torch.linalg.eigh(covariance)
     values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)
@@ -265,9 +268,11 @@ def reduce_features(
     return FeatureReduction(how, mean, matrix, scale, constant, kept)
 
 
-def _moments(train: TokenStore | ImageTokens | Float[Tensor, "n s d"]):
+def _moments(
+    train: TokenStore | ImageTokens | Float[Tensor, "n s d"], progress: bool | None
+) -> tuple[int, Float64[Tensor, "d"], Float64[Tensor, "d d"]]:
     if isinstance(train, TokenStore):
-        return moments_of(train)
+        return moments_of(train, enabled=progress)
     return mean_and_covariance(batches(train if isinstance(train, Tensor) else train.tokens))
 
 

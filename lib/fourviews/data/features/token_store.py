@@ -283,8 +283,14 @@ def token_mean(
     """Mean over the tokens of each image, a part of them in memory at a time."""
     if tokens.shape[1] == 0:
         raise ValueError(f"tokens has shape {tuple(tokens.shape)}; it needs at least one token")
-    rows = [some.mean(1, dtype=torch.float64).float() for some in batches(tokens)]
-    return torch.cat(rows) if rows else torch.empty(0, tokens.shape[2])
+    # One block for all: small results between large passing ones would tear the heap into pieces
+    # that no large one fits into, and memory would grow with n after all.
+    means = torch.empty(len(tokens), tokens.shape[2])
+    first = 0
+    for some in batches(tokens):
+        means[first : first + len(some)] = some.mean(1, dtype=torch.float64)
+        first += len(some)
+    return means
 
 
 def _opened(
