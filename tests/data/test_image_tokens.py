@@ -79,10 +79,12 @@ def test_tokens_do_not_depend_on_neighbours_or_threads(alone, images):
     together = data.image_tokens(images, cache=False).tokens
     threads = torch.get_num_threads()
     try:
-        for number in (1, 2):
+        for number in (1, 2, 3):
             torch.set_num_threads(number)
             alone_ = data.image_tokens(images[1:2], cache=False).tokens
             assert torch.equal(alone_[0], together[1]) and torch.get_num_threads() == number
+            # With several threads, several images go at once.
+            assert torch.equal(data.image_tokens(images, cache=False).tokens, together)
     finally:
         torch.set_num_threads(threads)
 

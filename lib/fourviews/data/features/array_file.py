@@ -261,10 +261,11 @@ def _missing(
             size = os.fstat(file.fileno()).st_size
             if file.read(len(layout.header)) != layout.header or size > layout.n_bytes:
                 return None
+        if verified or size != layout.n_bytes:
+            return _damaged(folder, layout)
+    # Missing also where another process takes the folder away to repair it.
     except (FileNotFoundError, ChecksumError):
         return None
-    if verified or size != layout.n_bytes:
-        return _damaged(folder, layout)
     digests = _digests(folder)
     return [piece for piece in range(layout.n_pieces) if piece not in digests]
 
