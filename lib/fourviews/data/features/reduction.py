@@ -185,13 +185,16 @@ def reduce_features(
 ) -> FeatureReduction:
     """Learn from training tokens how to reduce features, and return the map.
 
-    «Average pooling of features to 100» can be read in two ways, and a third is the usual one:
+    The setting of [1]_, Section 5, names 100 features and average pooling and leaves open what is
+    averaged. Both readings are here:
 
-    - ``how="average"``: feature i is the mean of the neighbours ⌊i·d/to⌋ … ⌈(i+1)·d/to⌉ − 1, as in
-      :func:`torch.nn.functional.adaptive_avg_pool1d`. Nothing is learnt.
-    - ``how="pca"``: x ↦ (x − μ)V with the mean μ of all training tokens and the eigenvectors V of
-      the ``to`` largest eigenvalues of their covariance, each with its largest entry positive.
-    - The mean over the tokens is no reduction of features; ``TokenStore.mean`` takes it.
+    - ``how="average"``, the features are: feature i is the mean of the neighbours ⌊i·d/to⌋ …
+      ⌈(i+1)·d/to⌉ − 1, as in :func:`torch.nn.functional.adaptive_avg_pool1d`. Nothing is learnt,
+      unless ``scale``.
+    - ``how="pca"``, the tokens are, by ``TokenStore.mean`` or a head that pools, and features are
+      reduced by principal components: x ↦ (x − μ)V with the mean μ of all training tokens and the
+      eigenvectors V of the ``to`` largest eigenvalues of their covariance, each with its largest
+      entry positive.
 
     Parameters
     ----------
@@ -223,6 +226,11 @@ def reduce_features(
         ``how="pca"`` and ``scale`` the tokens vary in fewer than ``to`` directions.
     ChecksumError
         If a store is damaged.
+
+    References
+    ----------
+    .. [1] A. Sahiner et al., "Unraveling Attention via Convex Duality: Analysis and Interpretations
+       of Vision Transformers", ICML 2022.
     """
     if not isinstance(train, TokenStore | ImageTokens | Tensor):
         raise ValueError(

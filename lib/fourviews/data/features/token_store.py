@@ -52,7 +52,7 @@ class TokenStore:
     folder
         Where the file is; whoever needs the space deletes it.
     computed
-        How many images were computed in this call; the others were there.
+        How many images were added in this call; the others were there.
     """
 
     tokens: Float[np.ndarray, "n s d"]
