@@ -185,8 +185,8 @@ def reduce_features(
 ) -> FeatureReduction:
     """Learn from training tokens how to reduce features, and return the map.
 
-    The setting of [1]_, Section 5, names 100 features and average pooling and leaves open what is
-    averaged. Both readings are here:
+    The setting of Sahiner et al. (2022), Section 5, names 100 features and average pooling and
+    leaves open what is averaged. Both readings are here:
 
     - ``how="average"``, the features are: feature i is the mean of the neighbours ⌊i·d/to⌋ …
       ⌈(i+1)·d/to⌉ − 1, as in :func:`torch.nn.functional.adaptive_avg_pool1d`. Nothing is learnt,
@@ -226,11 +226,6 @@ def reduce_features(
         ``how="pca"`` and ``scale`` the tokens vary in fewer than ``to`` directions.
     ChecksumError
         If a store is damaged.
-
-    References
-    ----------
-    .. [1] A. Sahiner et al., "Unraveling Attention via Convex Duality: Analysis and Interpretations
-       of Vision Transformers", ICML 2022.
     """
     if not isinstance(train, TokenStore | ImageTokens | Tensor):
         raise ValueError(
