@@ -6,8 +6,8 @@ Started by ``torchrun``, each process runs the same script::
         problem = group.part(convex.MLP(X, Y, beta=0.1))    # X memory-mapped
         solution = convex.factored(problem, shard=512, group=group)
 
-All that a solver decides on is a sum over all samples, so every process takes the same steps and
-ends with the same solution.  Losses, gradients and the products behind a certificate are such sums.
+All that a solver decides on comes from sums over all samples, so every process takes the same steps
+and ends with the same solution.  Losses, gradients and the products behind a certificate are such sums.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Group:
             raise RuntimeError(
                 f"process {self.rank} of {self.size} lost another one: it ended, or did not answer "
                 f"within {self._seconds:g} seconds.  Start all of them again; with a checkpoint they "
-                f"go on where they were.  ({str(error).splitlines()[0]})"
+                "go on where they were."
             ) from error
 
 

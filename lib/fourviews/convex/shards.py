@@ -94,7 +94,7 @@ class Shards:
     def _check_agreement(self) -> None:
         described = "; ".join(f"{name} {value}" for name, value in identity(self.problem).items())
         digest = _digest(described.encode()) >> 8  # room for the sum
-        total = self.group.all_sum(digest.to(self.device)).cpu()
+        total = self.group.all_sum(digest.clone().to(self.device)).cpu()
         differ = bool((total != self.group.size * digest).any())
         if self.group.total(differ):
             raise ValueError(
@@ -165,6 +165,15 @@ class Shards:
         self.group.all_sum(total)
         found = [piece.view(shape) for piece, shape in zip(parts[1:], shapes, strict=True)]
         return float(parts[0]), Neurons(*found, point.block) if units else found[0]
+
+    def normal(self, Z: Float[Tensor, "*G p q"]) -> Float[Tensor, "*G p q"]:
+        r""":math:`A^*A(Z)`, in float64."""
+
+        def term(part: slice, data: Problem) -> Tensor:
+            data = data.to(Z.dtype)
+            return data.outputs_adjoint(_outputs(data, Z), data.masks).view(Z.shape)
+
+        return self.sum(term, Z.shape)
 
     def energy(self, point: Tensor | Neurons) -> float:
         r""":math:`\|A(Z)\|^2`."""

@@ -85,8 +85,9 @@ def factored(
         targets and factors grows with this number, not with n: see :class:`~fourviews.convex.Shards`.
     group : Group, optional
         Processes that hold the other samples, from :func:`~fourviews.convex.distributed.processes`;
-        ``problem`` is this one's part.  Each ends with the same solution, that of one process with
-        the same ``shard`` to rounding.  The processes need processors of one kind: all of them
+        ``problem`` is this one's part.  Each ends with the same solution.  It is that of one process
+        with the same ``shard`` but for the rounding of sums, which the iterations may amplify
+        within the gap.  The processes need processors of one kind: all of them
         compute the same steps, and only sums over the samples are exchanged.
     checkpoint : path, optional
         Written after each round, as a whole or not at all.  If the file is there the solve goes on
