@@ -35,7 +35,7 @@ LOSSES = ("squared", "cross_entropy")
 DEFAULT_GATES = 64
 _MOST_TARGETS = 2**31  # 16 GB of one-hot vectors
 # Data are checked in pieces of so many entries: they may be larger than the memory.
-_PIECE = 2**22
+_PIECE = 2**18
 # More masks than this are not kept: each part of the samples makes its own.
 _LARGEST_MASKS = 2**24
 
