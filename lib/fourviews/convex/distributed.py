@@ -57,7 +57,7 @@ class Group:
             self._call(lambda: dist.all_reduce(value))
         return value
 
-    def total(self, number: float) -> float:
+    def total(self, number: float | int) -> float:
         """Sum of a number over all processes."""
         return float(self.all_sum(torch.tensor([number], dtype=torch.float64, device=self.device)))
 

@@ -2,17 +2,16 @@ r"""Spectral norms of a gradient's blocks from products with units: no block is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .problem import Problem
 from .spectral import lanczos_bound
-
-if TYPE_CHECKING:
-    from .shards import Shards
 
 __all__ = ["LARGEST_BLOCKS", "STARTS", "GradientBound", "gradient_bound"]
 
@@ -21,6 +20,16 @@ LARGEST_BLOCKS = 20_000_000
 # Independent starts: they make few steps suffice, and pass the data once.
 STARTS = 8
 _MOST_STEPS = 2000
+
+
+@runtime_checkable
+class Sums(Protocol):
+    """A problem with sums over its samples, as :class:`~fourviews.convex.Shards` are."""
+
+    problem: Problem
+    device: torch.device
+
+    def sum(self, term: Callable[[slice, Problem], Tensor], shape: tuple[int, ...]) -> Tensor: ...
 
 
 class GradientBound(NamedTuple):
@@ -35,7 +44,7 @@ class GradientBound(NamedTuple):
 
 
 def gradient_bound(
-    shards: Shards,
+    shards: Sums,
     residual: Float[Tensor, "n *s c"],
     *,
     slack: float,
