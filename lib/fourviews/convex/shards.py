@@ -83,24 +83,27 @@ class Shards:
         self.group = Group(device=problem.X.device) if group is None else group
         self.device = self.group.device
         self.size = max(1, len(problem.X)) if size is None else int(size)
-        if self.group.size > 1:
-            self._check_agreement()
+        self.agree(
+            "their problems in all but the samples (gates that n_gates draws depend on the samples: "
+            "give gates, and classes, to each)",
+            "; ".join(f"{name} {value}" for name, value in identity(problem).items()),
+        )
         self.n_samples = round(self.group.total(len(problem.X)))
         if self.n_samples == 0:
             raise ValueError("no process has any samples")
         self._whole: Problem | None = None
         self.at_zero = self._total(lambda loss, R: loss.value(torch.zeros_like(loss.target)), None)
 
-    def _check_agreement(self) -> None:
-        described = "; ".join(f"{name} {value}" for name, value in identity(self.problem).items())
-        digest = _digest(described.encode()) >> 8  # room for the sum
+    def agree(self, what: str, value: str) -> None:
+        """Raise a ValueError in every process if they have not all the same value."""
+        if self.group.size == 1:
+            return
+        digest = _digest(value.encode()) >> 8  # room for the sum
         total = self.group.all_sum(digest.clone().to(self.device)).cpu()
         differ = bool((total != self.group.size * digest).any())
         if self.group.total(differ):
             raise ValueError(
-                "the processes' problems must agree in all but their samples (gates that n_gates "
-                "draws depend on the samples: give gates, and classes, to each); process "
-                f"{self.group.rank} has {described}"
+                f"the processes must agree on {what}; process {self.group.rank} has {value}"
             )
 
     def __iter__(self) -> Iterator[tuple[slice, Problem]]:

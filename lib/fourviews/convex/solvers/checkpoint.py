@@ -28,10 +28,6 @@ class Checkpoint:
 
     def __init__(self, path: str | PathLike, shards: Shards, options: dict[str, str]) -> None:
         self.path, self.group = Path(path), shards.group
-        if self.path.is_dir() or not self.path.parent.is_dir():
-            raise ValueError(
-                f"checkpoint must be a file in a folder that exists, got {str(self.path)!r}"
-            )
         self.problem = identity(shards.problem) | options
         self.problem["samples"] = f"{shards.n_samples}, digest {_content(shards)}"
 
@@ -40,6 +36,11 @@ class Checkpoint:
         return self.group.from_first(self._read)
 
     def _read(self) -> dict[str, Any] | None:
+        # What one process alone sees has to be said to all: see `from_first`.
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise ValueError(
+                f"checkpoint must be a file in a folder that exists, got {str(self.path)!r}"
+            )
         if not self.path.exists():
             return None
         try:

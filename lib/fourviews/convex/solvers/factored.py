@@ -86,14 +86,15 @@ def factored(
     group : Group, optional
         Processes that hold the other samples, from :func:`~fourviews.convex.distributed.processes`;
         ``problem`` is this one's part.  Each ends with the same solution.  It is that of one process
-        with the same ``shard`` but for the rounding of sums, which the iterations may amplify
-        within the gap.  The processes need processors of one kind: all of them
-        compute the same steps, and only sums over the samples are exchanged.
+        with the same ``shard`` but for the rounding of sums, which the descent may amplify, as it
+        leaves saddles: objectives agree within the certified gap.  The processes need processors of
+        one kind: all compute the same steps, and only sums over the samples are exchanged.
     checkpoint : path, optional
         Written after each round, as a whole or not at all.  If the file is there the solve goes on
         from it: to the same solution bit by bit with the same ``shard``, group and number of
-        threads, else to rounding.  ``tol``, ``max_iterations``, ``shard`` and the group may
-        differ; problem, ``rank`` and ``failure_probability`` may not.
+        threads, else but for rounding, as above.  Of a group the first process reads and writes.
+        ``tol``, ``max_iterations``, ``shard`` and the group may differ; problem, ``rank`` and
+        ``failure_probability`` may not.
     failure_probability : float
         Of the bound, where it is matrix-free.
 
@@ -113,6 +114,11 @@ def factored(
     if not (_is_integer(rank) and rank >= 1):
         raise ValueError(f"rank must be an integer >= 1, got {rank!r}")
     shards = Shards(problem, shard, group=group)
+    shards.agree(
+        "options",
+        f"tol={tol!r}, max_iterations={max_iterations}, rank={rank}, time_limit={time_limit}, "
+        f"failure_probability={failure_probability!r}, checkpoint={checkpoint is not None}",
+    )
     model = _Factors(shards, failure_probability)
     log = Log(
         problem, tol, "factored", max_iterations, progress, time_limit, patience=10, shards=shards

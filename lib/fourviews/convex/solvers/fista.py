@@ -174,6 +174,11 @@ def fista(
             raise ValueError("fista in shards needs beta > 0, got 0")
         shards = Shards(problem, shard, group=group)
         point = point.to(shards.device)
+        shards.agree(
+            "options",
+            f"tol={tol!r}, max_iterations={max_iterations}, time_limit={time_limit}, start with sum "
+            f"{float(point.double().sum())!r} and length {float(point.double().norm())!r}",
+        )
     log = Log(problem, tol, "FISTA", max_iterations, progress, time_limit, shards=shards)
 
     def check(iteration: int, Z: Tensor, F: Tensor) -> bool:

@@ -48,7 +48,7 @@ class Log:
         self.objective, self.bound = float("inf"), 0.0
         self.best: object = None
         self.history: list[Record] = []
-        self.started = time.perf_counter()
+        self.started, self.earlier = time.perf_counter(), 0.0
         self.bar = progress_bar(total=total, label=label, enabled=enabled)
         self.done, self.next_check = 0, 1
         self.best_gap, self.best_gap_at = float("inf"), 0
@@ -116,15 +116,15 @@ class Log:
         self.done = iteration
         if gap < 0.99 * self.best_gap:
             self.best_gap, self.best_gap_at = gap, iteration
-        late = self.seconds > self.time_limit
+        late = self.seconds - self.earlier > self.time_limit
         if self.shards is not None and self.time_limit < float("inf"):
             late = self.shards.group.total(late) > 0  # one for all: clocks differ
         return gap <= self.tol or late or iteration > 2 * self.best_gap_at + self.patience
 
     @property
     def seconds(self) -> float:
-        """Since the solve began."""
-        return time.perf_counter() - self.started
+        """Since the solve began, without those between a checkpoint and its resumption."""
+        return self.earlier + time.perf_counter() - self.started
 
     @property
     def gap(self) -> float:
@@ -142,10 +142,10 @@ class Log:
         }
 
     def restore(self, state: dict) -> None:
-        """Go on from what :meth:`state` gave; time goes on too."""
+        """Go on from what :meth:`state` gave; the time limit is for this run alone."""
         self.objective, self.bound = state["objective"], state["bound"]
         self.best_gap, self.best_gap_at = state["best_gap"], state["best_gap_at"]
-        self.started -= state["seconds"]
+        self.earlier = state["seconds"]
         self.history = [Record(*record) for record in state["history"]]
 
     def solution(self, iterations: int, method: str) -> Solution:
