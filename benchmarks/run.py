@@ -20,6 +20,7 @@ import growth
 import heads
 import lml
 import relu
+import scale
 import spline_compiler
 import vector
 from machine import describe
@@ -31,6 +32,7 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "relu": relu.tables,
     "growth": lambda quick: growth.tables(quick, FOLDER),
     "heads": heads.tables,
+    "scale": scale.tables,
     "lml": lml.tables,
     "convolution": attention_from_conv.tables,
     "spline": spline_compiler.tables,

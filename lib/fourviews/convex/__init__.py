@@ -5,6 +5,7 @@ objective, lower bound and relative gap; ``Solution.network()`` turns them into 
 network with the same objective, ``from_network`` goes back.  Source: Sahiner et al. (2022).
 """
 
+from . import distributed
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
@@ -26,6 +27,7 @@ from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .path import largest_beta, regularization_path
 from .problem import Problem
 from .reference import reference
+from .shards import Certificate, Shards
 from .solution import Solution
 from .solvers import factored, fista, frank_wolfe, newton, solve, splitting
 from .weight_map import from_network
@@ -34,6 +36,7 @@ __all__ = [
     "FNO",
     "MLP",
     "BlockFNO",
+    "Certificate",
     "CrossEntropy",
     "FNONetwork",
     "HeadCount",
@@ -43,6 +46,7 @@ __all__ = [
     "Problem",
     "SelfAttention",
     "SelfAttentionNetwork",
+    "Shards",
     "Solution",
     "Squared",
     "TwoLayerNetwork",
@@ -50,6 +54,7 @@ __all__ = [
     "arrangements",
     "circulant",
     "cone_decomposition",
+    "distributed",
     "factored",
     "fewer_heads",
     "fista",

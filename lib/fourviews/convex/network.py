@@ -116,6 +116,9 @@ class MLPNetwork(TwoLayerNetwork):
     def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
         axes = (3,) if self.pool == "mean" else (2, 3)
         self.check_input(X, axes=axes, tokens=None, features=self.first.shape[1])
+        if self.activation == "linear" and self.pool == "mean":
+            # The mean commutes with both layers.
+            return X.mean(dim=1) @ self.first.T @ self.second
         gate = None if self.gates is None else X @ self.gates.T
         output = self.activate(X @ self.first.T, gate) @ self.second
         return output.mean(dim=-2) if self.pool == "mean" else output

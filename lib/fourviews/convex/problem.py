@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import abc
 import copy
+import hashlib
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .arrangements import arrangements
@@ -32,6 +34,10 @@ ACTIVATIONS = ("linear", "gated_relu", "relu")
 LOSSES = ("squared", "cross_entropy")
 DEFAULT_GATES = 64
 _MOST_TARGETS = 2**31  # 16 GB of one-hot vectors
+# Data are checked in pieces of so many entries: they may be larger than the memory.
+_PIECE = 2**18
+# More masks than this are not kept: each part of the samples makes its own.
+_LARGEST_MASKS = 2**24
 
 
 class Problem(abc.ABC):
@@ -40,7 +46,8 @@ class Problem(abc.ABC):
     Parameters
     ----------
     X : (n, s, d) or, if the head allows it, (n, d) array
-        Samples of tokens; numpy or torch, float32 or float64.
+        Samples of tokens; numpy or torch, float32 or float64.  Never copied, and never written
+        to: it may be a read-only ``numpy.memmap`` larger than the memory.
     Y : array
         Token-wise: (n, s, c) floats or (n, s) integer labels.  With ``pool="mean"`` or
         without tokens: (n, c) floats or (n,) integer labels; (n,) floats are one output.
@@ -104,7 +111,9 @@ class Problem(abc.ABC):
         self.n_outputs = target.shape[-1]
         _check_range(self.X, target, self.degree)
         self._derived: dict = {}
-        self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
+        self.gates = self._masks = None
+        self.gates, self._masks, self.all_patterns = self._gating(gates, n_gates, seed)
+        self._gated = None if self.gates is None else len(self.gates_to_rows(self.gates))
 
     # What a head provides ------------------------------------------------------------------
 
@@ -199,12 +208,19 @@ class Problem(abc.ABC):
     @property
     def coefficient_shape(self) -> tuple[int, ...]:
         """Shape of ``coefficients``: (p, q), with a leading gate axis unless linear."""
-        return self.block_shape if self.masks is None else (len(self.masks), *self.block_shape)
+        return self.block_shape if self._gated is None else (self._gated, *self.block_shape)
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks of the coefficients: groups times gates."""
-        return self.groups if self.masks is None else len(self.masks)
+        return self.groups if self._gated is None else self._gated
+
+    @property
+    def masks(self) -> Float[Tensor, "G rows"] | None:
+        """0/1 activation patterns, one a block; None if linear.  Made on first use if they are many."""
+        if self._masks is None and self.gates is not None:
+            self._masks = self._mask(self.gates)
+        return self._masks
 
     def group_of(self, block: Tensor | None) -> Tensor | None:
         """Group of each block; None, which is everyone's group, if there is one."""
@@ -351,10 +367,10 @@ class Problem(abc.ABC):
         twin = self._twin()
         twin.X = self.X[samples]
         twin.loss = type(self.loss)(self.loss.target[samples])
-        if self.masks is not None:
-            rows = self.masks.shape[1] // len(self.X)
-            masks = self.masks.unflatten(1, (len(self.X), rows))
-            twin.masks = masks[:, samples].flatten(1)
+        if self._masks is not None:
+            rows = self._masks.shape[1] // max(1, len(self.X))
+            masks = self._masks.unflatten(1, (len(self.X), rows))
+            twin._masks = masks[:, samples].flatten(1)
         return twin
 
     # Objective, norm and polar -------------------------------------------------------------
@@ -462,7 +478,7 @@ class Problem(abc.ABC):
         twin.X = self.X.to(dtype)
         twin.loss = self.loss.to(dtype)
         twin.gates = None if self.gates is None else self.gates.to(dtype)
-        twin.masks = None if self.masks is None else self.masks.to(dtype)
+        twin._masks = None if self.masks is None else self.masks.to(dtype)
         return twin
 
     def on(self, device: torch.device) -> Problem:
@@ -473,7 +489,7 @@ class Problem(abc.ABC):
         twin.X = self.X.to(device)
         twin.loss = type(self.loss)(self.loss.target.to(device))
         twin.gates = None if self.gates is None else self.gates.to(device)
-        twin.masks = None if self.masks is None else self.masks.to(device)
+        twin._masks = None if self._masks is None else self._masks.to(device)
         return twin
 
     def with_beta(self, beta: float) -> Problem:
@@ -528,8 +544,7 @@ class Problem(abc.ABC):
         _check_range(data, None, self.degree)
         twin = self._twin()
         twin.X = data.to(self.X.device)
-        if self.masks is not None:
-            twin.masks = twin._mask(self.gates)
+        twin._masks = None
         return twin
 
     # Gates ---------------------------------------------------------------------------------
@@ -550,7 +565,8 @@ class Problem(abc.ABC):
             raise ValueError("give gates or n_gates, not both")
         if gates is not None:
             gates = self._checked_gates(_tensor("gates", gates))
-            return gates, self._mask(gates), False
+            keep = self.cones or self._keeps_masks(len(self.gates_to_rows(gates)))
+            return gates, self._mask(gates) if keep else None, False
         if n_gates is None and self.activation == "relu":
             rows, masks = self._every_pattern()
             return self.rows_to_gates(rows), masks, True
@@ -592,21 +608,51 @@ class Problem(abc.ABC):
 
     def _drawn_patterns(
         self, count: int, seed: int
-    ) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"]]:
-        """Gaussian gates and their patterns, equal ones once."""
+    ) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"] | None]:
+        """Gaussian gates and their patterns, equal ones once; None for patterns too many to keep."""
         generator = torch.Generator().manual_seed(seed)
         size = self.block_shape[0]
+        keep = self.cones or self._keeps_masks(count * self.groups)
         found = []
         for g in range(self.groups):
             drawn = torch.randn(count, size, generator=generator, dtype=torch.float64)
             drawn = drawn.to(self.X.device, self.X.dtype)
             where = torch.full((count,), g, device=self.X.device)
+            if not keep:
+                index = self._first_of_equals(drawn, where)
+                found.append((drawn[index], drawn[index, :0]))
+                continue
             masks = (self.first_layer(drawn, self.group_of(where)) >= 0).to(self.X.dtype)
             packed = np.packbits(masks.cpu().numpy().astype(bool), axis=1)
             first = np.sort(np.unique(packed, axis=0, return_index=True)[1])
             index = torch.from_numpy(first).to(self.X.device)
             found.append((drawn[index], masks[index]))
-        return _in_turn([rows for rows, _ in found]), _in_turn([masks for _, masks in found])
+        rows = _in_turn([rows for rows, _ in found])
+        return rows, _in_turn([masks for _, masks in found]) if keep else None
+
+    @property
+    def _rows_of_a_sample(self) -> int:
+        """Pre-activations that one hidden unit has in a sample."""
+        one = self.X.new_zeros(1, self.block_shape[0])
+        group = torch.zeros(1, dtype=torch.long, device=self.X.device)
+        return self.part(slice(0, 1)).first_layer(one, self.group_of(group)).shape[1]
+
+    def _keeps_masks(self, count: int) -> bool:
+        return count * len(self.X) * self._rows_of_a_sample <= _LARGEST_MASKS
+
+    def _first_of_equals(self, rows: Float[Tensor, "P p"], block: Tensor) -> Int[Tensor, "k"]:
+        """Gates whose pattern no earlier one has; patterns are compared by digests, in pieces."""
+        digests = [hashlib.blake2b(digest_size=16) for _ in rows]
+        step = max(1, _PIECE // (len(rows) * self._rows_of_a_sample))
+        for start in range(0, len(self.X), step):
+            data = self.part(slice(start, start + step))
+            masks = data.first_layer(rows, self.group_of(block)) >= 0
+            for digest, packed in zip(digests, np.packbits(masks.cpu().numpy(), 1), strict=True):
+                digest.update(packed.tobytes())
+        seen: dict[bytes, int] = {}
+        for k, digest in enumerate(digests):
+            seen.setdefault(digest.digest(), k)
+        return torch.tensor(list(seen.values()), device=self.X.device)
 
     def __repr__(self) -> str:
         return (
@@ -648,7 +694,21 @@ def _tensor(name: str, value: Tensor | np.ndarray) -> Tensor:
         raise ValueError(
             f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}"
         )
-    return torch.as_tensor(value).detach()
+    with warnings.catch_warnings():
+        # Nothing here writes to data: an array that is read-only is as good as any.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(value).detach()
+
+
+def _finite(value: Tensor) -> bool:
+    """Whether all entries are finite, without a temporary of their number."""
+    return bool(torch.isfinite(torch.stack(torch.aminmax(value))).all()) if value.numel() else True
+
+
+def _pieces(value: Tensor) -> Iterator[Tensor]:
+    """Samples in pieces of about ``_PIECE`` entries."""
+    step = max(1, _PIECE // max(1, value[:1].numel()))
+    return (value[start : start + step] for start in range(0, len(value), step))
 
 
 def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
@@ -661,7 +721,7 @@ def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
         raise ValueError(f"X must have shape {shapes}, got {tuple(X.shape)}")
     if X.numel() == 0:
         raise ValueError(f"X is empty: shape {tuple(X.shape)}")
-    if not torch.isfinite(X).all():
+    if not _finite(X):
         raise ValueError("X must be finite, got NaN or inf")
     return X
 
@@ -686,10 +746,11 @@ def _check_range(X: Tensor, target: Tensor | None, degree: int) -> None:
 
 def _magnitude(value: Tensor) -> float:
     """Decimal logarithm of the Frobenius norm, minus infinity for zero."""
-    largest = float(value.abs().max())
+    largest = max(map(abs, map(float, torch.aminmax(value))))
     if largest == 0:
         return -math.inf
-    return math.log10(largest) + math.log10(float((value.double() / largest).norm()))
+    squares = sum(float((piece.double() / largest).square().sum()) for piece in _pieces(value))
+    return math.log10(largest) + 0.5 * math.log10(squares)
 
 
 def _target(
@@ -719,7 +780,7 @@ def _target(
             raise ValueError(
                 f"float Y must have shape ({', '.join('ns'[: len(leading)])}, c) with c >= 1, got {tuple(Y.shape)}"
             )
-        if not torch.isfinite(Y).all():
+        if not _finite(Y):
             raise ValueError("Y must be finite, got NaN or inf")
         if classes is not None:
             raise ValueError(f"classes goes with integer labels, but Y is {Y.dtype}")
@@ -727,7 +788,7 @@ def _target(
             # Rounding of a normalised float32 row stays far below this.
             tolerance = 1e-3 if Y.dtype == torch.float32 else 1e-6
             sums = Y.sum(-1)
-            if (Y < 0).any() or ((sums - 1).abs() > tolerance).any():
+            if Y.min() < 0 or ((sums - 1).abs() > tolerance).any():
                 raise ValueError(
                     "float Y under cross_entropy must be probability vectors (non-negative, sum 1), got "
                     f"minimum {float(Y.min()):g} and sums {float(sums.min()):g} to {float(sums.max()):g}"

@@ -345,7 +345,7 @@ class BlockFNO(FNO):
     @property
     def coefficient_shape(self) -> tuple[int, ...]:
         shape = (self.groups, *self.block_shape)
-        return shape if self.masks is None else (len(self.masks) // self.groups, *shape)
+        return shape if self._gated is None else (self._gated // self.groups, *shape)
 
     def _gating(self, gates, n_gates, seed):
         if self.n_outputs % self.groups:
