@@ -15,8 +15,7 @@ LESSONS = {
 }
 ROW = re.compile(r"^\|(?: \d+ \|)? \{doc\}`(\w+)` \| (\d+) \| (\d+|–) \|", re.M)
 TOGETHER = re.compile(
-    r"^\| \*\*together\*\* \|(?: \|)? \*\*(\d+) h (\d\d) min\*\* \| \*\*(\d+) h (\d\d) min\*\*",
-    re.M,
+    r"^\| \*\*together\*\* \|(?: \|)? \*\*(\d+):(\d\d)\*\* \| \*\*(\d+):(\d\d)\*\*", re.M
 )
 
 
