@@ -14,6 +14,7 @@ from pathlib import Path
 
 import attention_from_conv
 import energies
+import features
 import gated
 import growth
 import heads
@@ -34,6 +35,7 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "convolution": attention_from_conv.tables,
     "spline": spline_compiler.tables,
     "unrolled": energies.tables,
+    "features": features.tables,
 }
 
 

@@ -115,3 +115,46 @@ def test_cnv_03_two_numbers_do_on_a_grid(grid) -> None:
 @pytest.mark.mutation("cnv-03/encoding")
 def test_cnv_03_numbers_that_collide_are_noticed() -> None:
     assert lead((3, 5), 3) == 0.0
+
+
+# --- cnv-07: one-hot heads need two numbers, heads together do with one -------------------------
+
+
+def numbered_heads(x: float, kernel: torch.Tensor, n: int, order: torch.Tensor) -> tuple:
+    """What heads with scores r log(jx) apply to each key: error at the kernel's, largest of others.
+
+    ``order`` names the keys of the kernel's entries; r is 1 to K there, and 0 at all others.
+    """
+    K = len(kernel)
+    j = torch.arange(1, K + 1, dtype=torch.float64)
+    number = torch.zeros(n, dtype=torch.float64)
+    number[order] = j
+    weights = torch.softmax((x * j).log()[:, None] * number, -1)
+    # As in the proof: W^j = Z_j Σ_i m_{ji} x^{-i} W_i.
+    total = n - K + (x * j[:, None]).pow(j).sum(-1)
+    inverse = torch.linalg.inv(j[None].pow(j[:, None]))
+    W = total[:, None] * (inverse @ (x ** -j[:, None] * kernel))
+    applied = weights.T @ W
+    others = torch.ones(n, dtype=torch.bool)
+    others[order] = False
+    return float((applied[order] - kernel).abs().max()), float(applied[others].abs().max())
+
+
+@pytest.mark.claim("cnv-07/encoding", verdict="verified")
+@pytest.mark.parametrize(("K", "n"), [(1, 2), (2, 5), (3, 10), (4, 30)])
+def test_cnv_07_one_number_does_for_heads_together(K, n) -> None:
+    generator = torch.Generator().manual_seed(K)
+    kernel = torch.randn(K, 6, generator=generator, dtype=torch.float64)
+    order = torch.randperm(n, generator=generator)[:K]
+    found = [numbered_heads(x, kernel, n, order) for x in (1e2, 1e3)]
+    assert max(exact for exact, _ in found) < 1e-4
+    # Of order 1/x.
+    assert found[0][1] / found[1][1] == pytest.approx(10, rel=0.1)
+
+
+def test_cnv_07_with_one_number_a_head_alone_singles_out_two() -> None:
+    number = torch.tensor([3.0, -1.0, 0.5, 2.0, 0.0], dtype=torch.float64)
+    factors = torch.linspace(-50, 50, 1001, dtype=torch.float64)
+    best = torch.softmax(factors[:, None] * number, -1)
+    winners = {int(row.argmax()) for row in best if float(row.max()) > 0.6}
+    assert winners == {0, 1}

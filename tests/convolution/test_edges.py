@@ -97,6 +97,25 @@ def test_a_shorter_image_has_the_same_bound(padding, stride, monkeypatch) -> Non
     assert found == pytest.approx(full, rel=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [REAL, torch.float32])
+def test_the_worst_input_has_the_two_values_of_the_range(dtype) -> None:
+    span = (-0.1, 0.7)  # no single-precision numbers
+    layer = convolution.attention_from_conv(nn.Conv2d(1, 2, 3, padding=1, dtype=dtype), alpha=1.0)
+    image, _ = layer.worst_case_input(span, (5, 6))
+    assert image.dtype == dtype
+    assert set(image.unique().tolist()) == set(torch.tensor(span, dtype=dtype).tolist())
+
+
+def test_nearly_flat_heads_have_a_bound() -> None:
+    conv = nn.Conv2d(1, 1, 3, padding=1, padding_mode="replicate", dtype=REAL)
+    layer = convolution.attention_from_conv(conv, alpha=1e-300)
+    image, _ = layer.worst_case_input((0, 1), (5, 4))
+    with torch.no_grad():
+        reached = float((layer(image) - conv(image)).abs().max())
+    for method in ("joint", "heads"):
+        assert reached <= layer.error_bound((0, 1), (5, 4), method=method)
+
+
 def test_the_worst_input_of_a_layer_that_looks_at_content_is_refused() -> None:
     layer = convolution.attention_from_conv(nn.Conv2d(1, 1, 3), alpha=1.0)
     layer.u.fill_(1.0), layer.weight_k.fill_(1.0)
@@ -127,6 +146,7 @@ _BAD = {
     "head_dim is 2.5": lambda: _layer(head_dim=2.5),
     r"outputs is \[0.5\]": lambda: _layer(head_dim=2, outputs=[0.5]),
     "padding is": lambda: _layer(padding=[1, 1]),
+    "padding is 1; it needs a pair": lambda: _layer(padding=1),
     "whole numbers, 0 or more": lambda: _layer(padding=[(0.5, 1), (1, 1)]),
     "real floats": lambda: convolution.attention_from_conv(
         nn.Conv2d(1, 1, 1, dtype=torch.complex64)
@@ -140,6 +160,7 @@ _BAD = {
     "weight_o has shape": lambda: _part(weight_o=torch.ones(3, 2, 4)),
     "bias has shape": lambda: _part(bias=torch.ones(3)),
     "kernel is 0": lambda: convolution.Axis(0, 1, 1, 0, 0, "zeros"),
+    "kernel is 3.5; it needs to be a whole": lambda: convolution.Axis(3.5, 1, 1, 0, 0, "zeros"),
     "stride is 0": lambda: convolution.Axis(1, 0, 1, 0, 0, "zeros"),
     "before is -1": lambda: convolution.Axis(1, 1, 1, -1, 0, "zeros"),
     "border is 'foo'": lambda: convolution.Axis(1, 1, 1, 0, 0, "foo"),
@@ -155,11 +176,13 @@ _BAD = {
         torch.full((2, 2), 20, dtype=torch.int8)  # 800 is no int8
     ),
     "matrices is torch.float32 of shape": lambda: convolution.heads_needed(torch.ones(2, 3), 1),
+    "head_dim is None": lambda: convolution.heads_needed(torch.ones(1, 3, 3), None),
     "matrices is torch.int64": lambda: convolution.factor_kernel(
         torch.ones(1, 3, 3, dtype=torch.int64), 2
     ),
     "matrices has numbers": lambda: convolution.factor_kernel(torch.full((1, 3, 3), math.nan), 2),
     "maps is torch.int32": lambda: convolution.head_reach(torch.zeros(1, 2, 2, 2, 2).int()),
+    "a mean needs at least one map": lambda: convolution.head_reach(torch.zeros(0, 3, 2, 2, 2, 2)),
     "no negative": lambda: convolution.head_reach(
         torch.ones(1, 2, 2, 2, 2), queries=torch.tensor([[-1.0, 1], [1, 1]])
     ),
@@ -177,10 +200,27 @@ _BAD = {
     "centre_std is nan": lambda: _Q(2, 3, centre_std=math.nan),
     "keep is": lambda: _Q(2, 3).prune_heads([0.0]),
     "grid is 4": lambda: convolution.LearnedRelativeAttention(2, 3, 4),
+    r"grid is \(2.5, 3\)": lambda: convolution.LearnedRelativeAttention(2, 3, (2.5, 3)),
+    "d_key is 4.0": lambda: convolution.LearnedRelativeAttention(2, 3, (4, 3), d_key=4.0),
+    r"grid is \(3, 3, 3\); it needs": lambda: _Q(2, 3).attention_maps((3, 3, 3)),
+    r"grid is \(-1, 3\); it needs": lambda: _Q(2, 3).attention_maps((-1, 3)),
+    "grid is 3; it needs": lambda: convolution.LearnedRelativeAttention(
+        2, 3, (4, 3)
+    ).attention_maps(3),
+    r"x has \(4, 4\) pixels": lambda: convolution.LearnedRelativeAttention(
+        2, 3, (4, 4), content=True, d_key=4
+    ).attention_maps((3, 3), torch.zeros(1, 4, 4, 2)),
     "conv is a Conv1d": lambda: convolution.imitate(nn.Conv1d(1, 1, 3)),
     "steps is -1": lambda: convolution.imitate(_CONV, steps=-1),
     "batch is 0": lambda: convolution.imitate(_CONV, batch=0),
+    "steps is -2": lambda: convolution.teach(_Q(1, 1), _CONV, steps=-2),
+    "batch is -1": lambda: convolution.teach(_Q(1, 1), _CONV, batch=-1),
+    "layer has 5 outputs": lambda: convolution.teach(_Q(1, 1, d_out=5), _CONV, steps=1),
+    "layer has 2 inputs": lambda: convolution.teach(_Q(2, 1, d_out=1), _CONV, steps=1),
     "images has shape": lambda: convolution.imitate(_CONV, images=torch.zeros(3, 2, 4, 4)),
+    r"grid is \(32,\); they": lambda: _N(grid=(32,), hidden=8, layers=1),
+    "patch is 2.0": lambda: _N(patch=2.0, hidden=8, layers=1),
+    "hidden is 8.0": lambda: _N(hidden=8.0, layers=1),
     "classes is 0": lambda: _N(classes=0, hidden=8, layers=1),
     "images is torch.uint8": lambda: _N(hidden=8, layers=1)(torch.zeros(1, 3, 32, 32).byte()),
     "channels is 0": lambda: convolution.ResNet(channels=0, width=2, blocks=(1,)),

@@ -17,6 +17,7 @@ from fourviews.convolution import (
     train,
 )
 from fourviews.convolution.training import _augmented, _statistics
+from fourviews.data import DataNotFoundError
 
 RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=0.05, clip=1.0)
 
@@ -198,6 +199,16 @@ def test_the_page_preset_is_one_call(model, tmp_path) -> None:
     assert result.run.history[-1]["loss"] < result.run.history[0]["loss"]
     assert result.cost.parameters > 0 and result.cost.flops > 0 and result.source
     assert [f.name for f in tmp_path.iterdir()] == [f"page-{model}-0.pt"]
+
+
+def test_the_source_of_the_images_can_be_insisted_on(monkeypatch, tmp_path) -> None:
+    result = run_cifar10("resnet", epochs=1, source="package", progress=False)
+    assert "digits" in result.source
+    monkeypatch.setenv("FOURVIEWS_DATA", str(tmp_path))
+    monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path))
+    monkeypatch.setenv("FOURVIEWS_OFFLINE", "1")
+    with pytest.raises(DataNotFoundError):
+        run_cifar10("resnet", "full", source="official", progress=False)
 
 
 def test_places_have_a_rate_of_their_own() -> None:

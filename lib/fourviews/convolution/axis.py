@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -49,7 +50,7 @@ class Axis:
     Raises
     ------
     ValueError
-        If a number is out of its range, or the border is unknown.
+        If a number is not whole or out of its range, or the border is unknown.
     """
 
     kernel: int
@@ -60,6 +61,11 @@ class Axis:
     border: Border
 
     def __post_init__(self) -> None:
+        for name in ("kernel", "stride", "dilation", "before", "after"):
+            if not isinstance(getattr(self, name), numbers.Integral):
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}; it needs to be a whole number"
+                )
         for name in ("kernel", "stride", "dilation"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it needs to be 1 or more")

@@ -52,7 +52,10 @@ def _reach(layer: ConvolutionAttention) -> int:
     """Distance from the meant pixel beyond which weights are less than rounding."""
     soft = layer.alpha[~layer.alpha.isinf()]
     eps = torch.finfo(torch.float64).eps
-    return math.ceil(math.sqrt(-math.log(eps / 4) / float(soft.min()))) if len(soft) else 0
+    # Nearly flat heads reach over any image; the number has to stay one that tensors can hold.
+    return (
+        math.ceil(min(math.sqrt(-math.log(eps / 4) / float(soft.min())), 1e9)) if len(soft) else 0
+    )
 
 
 def _shortened(layer: ConvolutionAttention, grid: Sequence[int]) -> list[int]:
@@ -172,5 +175,6 @@ def worst_input(
     (first, first_hard), (second, second_hard) = _both(layer, grid, rows)
     c = torch.einsum("hqa,hqb,hi->abi", first, second, kernel)
     c -= torch.einsum("hqa,hqb,hi->abi", first_hard, second_hard, kernel)
-    image = torch.where((c > 0) == positive, high, low).to(layer.weight_v.dtype)
-    return image.view(*grid, -1), error
+    # As tensors: of two plain numbers, where() makes single precision.
+    image = torch.where((c > 0) == positive, c.new_tensor(high), c.new_tensor(low))
+    return image.to(layer.weight_v.dtype).view(*grid, -1), error

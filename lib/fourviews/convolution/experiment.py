@@ -99,6 +99,7 @@ def run_cifar10(
     seed: int = 0,
     folder: Path | str | None = None,
     seconds: float | None = None,
+    source: Literal["official", "package"] | None = None,
     device: torch.device | str | None = None,
     progress: bool | None = None,
     **changes: Any,
@@ -121,6 +122,9 @@ def run_cifar10(
         Where checkpoints are kept, one file a run.
     seconds
         Stop after the epoch in which this time is over.
+    source
+        As in :func:`fourviews.data.cifar10`: ``"official"`` insists on the published archive, and
+        downloads it if needed.
     device
         The GPU if there is one, if left out.
     progress
@@ -135,15 +139,17 @@ def run_cifar10(
     Raises
     ------
     ValueError
-        If model or preset is unknown.
+        If model, preset or source is unknown.
+    DataNotFoundError
+        If the images are not where ``source`` says.
     """
     if model not in get_args(Model):
         raise ValueError(f"model is {model!r}; it needs to be one of {get_args(Model)}")
     if preset not in get_args(Preset):
         raise ValueError(f"preset is {preset!r}; it needs to be one of {get_args(Preset)}")
     sizes = _PRESETS[preset]
-    training = cifar10("train", **sizes.data)
-    test = cifar10("test", **_test_part(sizes.data))
+    training = cifar10("train", source=source, **sizes.data)
+    test = cifar10("test", source=source, **_test_part(sizes.data))
     network = _network(model, sizes, len(training.classes), seed)
     start = copy.deepcopy(network).eval()
     height, width, channels = training.images.shape[1:]

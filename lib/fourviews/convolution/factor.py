@@ -52,6 +52,8 @@ def heads_needed(matrices: Float[Tensor, "k d o"], head_dim: int) -> int:
     ValueError
         If ``head_dim`` is not positive, or the matrices are empty or not finite.
     """
+    if head_dim is None:
+        raise ValueError("head_dim is None; it needs to be a whole number, 1 or more")
     _check(matrices, head_dim)
     return int((-(-_ranks(matrices) // head_dim)).sum())
 

@@ -670,7 +670,8 @@ def attention_from_conv(
 def _axes(conv: nn.Conv1d | nn.Conv2d, padding: Sequence[tuple[int, int]] | None) -> list[Axis]:
     dims = len(conv.kernel_size)
     if padding is not None:
-        pairs = [tuple(pair) if isinstance(pair, Sequence) else () for pair in padding]
+        listed = padding if isinstance(padding, Sequence) else ()
+        pairs = [tuple(pair) if isinstance(pair, Sequence) else () for pair in listed]
         whole = all(
             isinstance(side, numbers.Integral) and side >= 0 for pair in pairs for side in pair
         )

@@ -83,18 +83,7 @@ def imitate(
         If ``conv`` is no Conv2d or changes the size of an image, a number is out of its range, or
         the images do not fit.
     """
-    if not isinstance(conv, nn.Conv2d):
-        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv2d")
-    for name, value, least in (("steps", steps, 0), ("side", side, 1), ("batch", batch, 1)):
-        if value < least:
-            raise ValueError(f"{name} is {value}; it needs to be {least} or more")
-    if images is not None and (
-        images.ndim != 4 or not images.numel() or images.shape[1] != conv.in_channels
-    ):
-        raise ValueError(
-            f"images has shape {tuple(images.shape)}; it needs to be (n, {conv.in_channels}, H, W),"
-            " one image or more"
-        )
+    _check(conv, steps, side, batch, images)
     heads = conv.weight[0, 0].numel() if heads is None else heads
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
@@ -157,8 +146,15 @@ def teach(
     Raises
     ------
     ValueError
-        If the convolution changes the size of an image.
+        If ``conv`` is no Conv2d or changes the size of an image, layer or images do not fit it, or a
+        number is out of its range.
     """
+    _check(conv, steps, side, batch, images)
+    sizes = {"inputs": (layer.d_model, conv.in_channels)}
+    sizes["outputs"] = layer.weight_o.shape[-1], conv.out_channels
+    for name, (has, needs) in sizes.items():
+        if has != needs:
+            raise ValueError(f"layer has {has} {name}; the convolution has {needs}")
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(layer.parameters(), lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, max(steps, 1))
@@ -187,3 +183,18 @@ def teach(
         if after_step is not None:
             after_step()
     return torch.stack(losses) if losses else torch.zeros(0)
+
+
+def _check(conv: nn.Conv2d, steps: int, side: int, batch: int, images: Tensor | None) -> None:
+    if not isinstance(conv, nn.Conv2d):
+        raise ValueError(f"conv is a {type(conv).__name__}; it needs to be a Conv2d")
+    for name, value, least in (("steps", steps, 0), ("side", side, 1), ("batch", batch, 1)):
+        if value < least:
+            raise ValueError(f"{name} is {value}; it needs to be {least} or more")
+    if images is not None and (
+        images.ndim != 4 or not images.numel() or images.shape[1] != conv.in_channels
+    ):
+        raise ValueError(
+            f"images has shape {tuple(images.shape)}; it needs to be (n, {conv.in_channels}, H, W),"
+            " one image or more"
+        )

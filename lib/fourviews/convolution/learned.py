@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import torch
@@ -135,6 +136,15 @@ class ImageAttention(nn.Module):
         return torch.linalg.matrix_norm(matrix.detach())
 
 
+def _sides(grid: Sequence[int]) -> tuple[int, int]:
+    """Height and width, checked."""
+    sides = tuple(grid) if isinstance(grid, Iterable) else ()
+    whole = all(isinstance(side, numbers.Integral) and side >= 0 for side in sides)
+    if len(sides) != 2 or not whole:
+        raise ValueError(f"grid is {grid}; it needs to be a height and a width, whole numbers")
+    return sides
+
+
 def _axis_differences(size: int, like: Tensor) -> Float[Tensor, "q k"]:
     at = torch.arange(size, dtype=like.dtype, device=like.device)
     return at - at[:, None]
@@ -212,7 +222,14 @@ class QuadraticAttention(ImageAttention):
     def attention_maps(
         self, grid: Sequence[int], x: Float[Tensor, "n H W d"] | None = None
     ) -> Float[Tensor, "heads H W H W"]:
-        """Attention of each head: query's row and column, key's row and column."""
+        """Attention of each head: query's row and column, key's row and column.
+
+        Raises
+        ------
+        ValueError
+            If the grid is no height and width.
+        """
+        grid = _sides(grid)
         if self.covariance == "isotropic":
             rows, columns = self._axis_weights(grid)
             return rows[:, :, None, :, None] * columns[:, None, :, None, :]
@@ -290,17 +307,18 @@ class LearnedRelativeAttention(ImageAttention):
         d_key: int = 64,
     ):
         super().__init__(d_model, n_heads, d_out=d_out, head_dim=head_dim)
-        if not isinstance(grid, Sequence) or len(grid) != 2 or min(grid) < 1:
-            raise ValueError(f"grid is {grid}; it needs to be a height and a width")
-        if d_key < 2 or d_key % 2:
+        sides = _sides(grid)
+        if min(sides) < 1:
+            raise ValueError(f"grid is {grid}; it needs to be a height and a width, 1 or more")
+        if not isinstance(d_key, numbers.Integral) or d_key < 2 or d_key % 2:
             raise ValueError(f"d_key is {d_key}; it needs to be even: a half for rows and columns")
-        self.grid, self.content, self.d_key = tuple(grid), content, d_key
+        self.grid, self.content, self.d_key = sides, content, d_key
 
         def drawn(*shape: int, std: float = 1.0) -> nn.Parameter:
             return nn.Parameter(std * torch.randn(*shape))
 
-        self.rows = drawn(2 * grid[0] - 1, d_key // 2)
-        self.columns = drawn(2 * grid[1] - 1, d_key // 2)
+        self.rows = drawn(2 * sides[0] - 1, d_key // 2)
+        self.columns = drawn(2 * sides[1] - 1, d_key // 2)
         self.v = drawn(n_heads, d_key)
         if content:
             self.weight_q = drawn(n_heads, d_model, d_key, std=d_model**-0.5)
@@ -349,14 +367,18 @@ class LearnedRelativeAttention(ImageAttention):
         Raises
         ------
         ValueError
-            If the heads look at content and x is missing.
+            If the grid is no height and width, or larger than the layer's; if the heads look at
+            content and x is missing, or has other sides.
         """
+        grid = _sides(grid)
         if not self.content:
             rows, columns = self._axis_weights(grid)
             return rows[:, :, None, :, None] * columns[:, None, :, None, :]
         if x is None:
             raise ValueError("x is missing; these heads look at the content of an image")
         self._check(x)
+        if tuple(x.shape[1:3]) != grid:
+            raise ValueError(f"grid is {grid}; x has {tuple(x.shape[1:3])} pixels")
         return self._content_maps(x)
 
     def forward(self, x: Float[Tensor, "n H W d"]) -> Float[Tensor, "n H W o"]:

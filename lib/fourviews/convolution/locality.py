@@ -38,7 +38,7 @@ def head_reach(
     Raises
     ------
     ValueError
-        If the maps are not square or not floats, or weights of queries do not fit or are negative.
+        If the maps are none, not square or not floats, or weights of queries do not fit or are negative.
     """
     if not maps.is_floating_point():
         raise ValueError(f"maps is {maps.dtype}; it needs to be floats")
@@ -46,6 +46,8 @@ def head_reach(
         raise ValueError(
             f"maps has shape {tuple(maps.shape)}; it needs to be (..., heads, h, w, h, w)"
         )
+    if not maps.numel():
+        raise ValueError(f"maps has shape {tuple(maps.shape)}; a mean needs at least one map")
     h, w = maps.shape[-2:]
     if queries is None:
         queries = maps.new_ones(h, w)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -85,13 +86,18 @@ class AttentionNetwork(nn.Module):
             raise ValueError(
                 f"encoding is {encoding!r}; it needs to be one of {get_args(Encoding)}"
             )
-        if patch < 1 or any(side < 1 or side % patch for side in grid):
-            raise ValueError(f"patch is {patch}; it needs to divide the grid {tuple(grid)}")
+        grid = tuple(grid) if isinstance(grid, Iterable) else ()
+        whole = all(isinstance(n, numbers.Integral) and n >= 1 for n in (patch, *grid))
+        if len(grid) != 2 or not whole or any(side % patch for side in grid):
+            raise ValueError(
+                f"patch is {patch}, grid is {grid}; they need to be whole numbers, and patch needs to"
+                " divide a height and a width"
+            )
         sizes = {"layers": layers, "heads": heads, "hidden": hidden, "classes": classes}
         sizes |= {"channels": channels, "intermediate": intermediate}
         for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} is {size}; it needs to be 1 or more")
+            if not isinstance(size, numbers.Integral) or size < 1:
+                raise ValueError(f"{name} is {size}; it needs to be a whole number, 1 or more")
         tokens = tuple(side // patch for side in grid)
 
         def attention() -> ImageAttention:
@@ -107,7 +113,7 @@ class AttentionNetwork(nn.Module):
                 d_key=d_key,
             )
 
-        self.grid, self.patch, self.channels = tuple(grid), patch, channels
+        self.grid, self.patch, self.channels = grid, patch, channels
         self.embed = nn.Linear(channels * patch**2, hidden)
         self.blocks = nn.ModuleList(
             _Block(attention(), hidden, intermediate, dropout) for _ in range(layers)

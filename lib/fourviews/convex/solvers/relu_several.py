@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from ..caratheodory import fewer_weights
-from ..certificates import relative_gap
 from ..faces import BlockFaces
 from ..problem import Problem
-from ..solution import Neurons, Solution, objective_at_zero
-from .fista import fista, iterate
+from ..solution import Neurons, Solution
+from .fista import fista
 from .log import Log
+from .over_neurons import OverNeurons
 from .relu_corrective import relu_solution
 from .relu_splitting import descend
 from .splitting import splitting
@@ -23,52 +22,6 @@ __all__ = ["relu_neurons"]
 # Most neurons that join in one round, and rounds without progress before giving up.
 _BATCH = 30
 _PATIENCE = 20
-
-
-class _OverNeurons:
-    r"""The program over given neurons: :math:`\min_V L(\sum_kA_{j(k)}(u_kv_k^\top)) + \beta\sum_k\|v_k\|`.
-
-    The variable holds one row :math:`v_k` for each unit vector :math:`u_k`.
-    """
-
-    def __init__(self, problem: Problem, units: Float[Tensor, "m p"], block: Tensor):
-        self.problem, self.loss, self.units = problem, problem.loss, units
-        self.group = problem.group_of(block)
-        self.masks = (problem.first_layer(units, self.group) >= 0).to(units.dtype)
-
-    def forward(self, V: Float[Tensor, "m q"]) -> Tensor:
-        Z = self.units[:, :, None] * V[:, None, :]
-        return self.problem.outputs(Z, self.masks, self.group)
-
-    def adjoint(self, R: Tensor) -> Float[Tensor, "m q"]:
-        blocks = self.problem.outputs_adjoint(R, self.masks, self.group)
-        return torch.einsum("mp,mpq->mq", self.units, blocks)
-
-    def prox(self, V: Tensor, step: float) -> Tensor:
-        size = torch.linalg.vector_norm(V, dim=1, keepdim=True)
-        shrunk = (size - step * self.problem.beta).clamp_min(0)
-        return V * (shrunk / size.clamp_min(torch.finfo(V.dtype).tiny))
-
-    def solve(self, V: Tensor, tol: float) -> Tensor:
-        """Minimiser over these neurons to a relative gap of ``tol``, from V."""
-        beta, at_zero = self.problem.beta, objective_at_zero(self.problem)
-        best, best_value, bound = V, float("inf"), 0.0
-
-        def check(iteration: int, W: Tensor, F: Tensor) -> bool:
-            nonlocal best, best_value, bound
-            if iteration % 10:
-                return False
-            own = self.forward(W)
-            value = float(self.loss.value(own) + beta * torch.linalg.vector_norm(W, dim=1).sum())
-            if value < best_value:
-                best, best_value = W, value
-            residual = self.loss.gradient(own)
-            polar = float(torch.linalg.vector_norm(self.adjoint(residual), dim=1).max())
-            bound = max(bound, self.loss.dual_bound(residual, beta / max(polar, 1e-300)))
-            return relative_gap(best_value, bound, at_zero) <= tol
-
-        iterate(self, V, max_iterations=2000, check=check)
-        return best
 
 
 def relu_neurons(
@@ -189,7 +142,7 @@ def _over(
     """Neurons that the program over ``units`` uses; rows that V lacks start at zero."""
     start = torch.zeros(len(units), problem.block_shape[1], dtype=torch.float64)
     start[: len(V)] = V
-    V = _OverNeurons(problem, units, group).solve(start, tol)
+    V = OverNeurons(problem, units, group).solve(start, tol)
     size = torch.linalg.vector_norm(V, dim=1)
     used = size > 1e-10 * size.max()
     return units[used], V[used], group[used]

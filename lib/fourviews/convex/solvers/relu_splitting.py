@@ -13,6 +13,7 @@ from ..problem import Problem
 from ..solution import Neurons, Solution, neurons_from_parts
 from .fista import fista
 from .log import Log
+from .over_neurons import OverNeurons
 from .relu_corrective import relu_solution
 from .splitting import iterate, splitting
 
@@ -182,8 +183,6 @@ def _reweighted(problem: Problem, units: Neurons) -> Neurons:
     Never dearer than ``units``, up to the accuracy of the solve: the parts of a split are long
     where a cone is narrow, and many of them are not worth their norm.
     """
-    from .relu_several import _OverNeurons  # that module is built on this one
-
     if problem.beta == 0:
         return units
     gates = problem.gates_to_rows(problem.gates).to(torch.float64)
@@ -196,7 +195,7 @@ def _reweighted(problem: Problem, units: Neurons) -> Neurons:
     first, block, length = first[there], block[there], length[there]
     start = torch.zeros(len(gates), problem.block_shape[1], dtype=torch.float64)
     start = torch.cat([units.second, start])[there] * length
-    second = _OverNeurons(problem, first / length, block).solve(start, 1e-6)
+    second = OverNeurons(problem, first / length, block).solve(start, 1e-6)
     size = torch.linalg.vector_norm(second, dim=1, keepdim=True)
     used = size[:, 0] > 1e-10 * size.max()
     root = size[used].sqrt()
