@@ -120,13 +120,9 @@ class Reference:
     def _page(self, view: str, names: Sequence[str], claims: Mapping[str, Sequence[str]]) -> str:
         module = f"{PACKAGE}.{view}"
         lines = [f"# {TITLES[view]}", "", "```{eval-rst}", f".. automodule:: {module}", ""]
-        lines += [".. list-table::", "   :widths: 30 70", "   :class: symbols", ""]
         for name in names:
             symbol = self.symbols[name]
-            lines += [
-                f"   * - :py:obj:`{symbol.name} <{symbol.path}>`",
-                f"     - {summary(symbol)}",
-            ]
+            lines.append(f"- :py:obj:`{symbol.name} <{symbol.path}>`: {summary(symbol)}")
         lines += ["", "```", ""]
         for name in names:
             symbol = self.symbols[name]

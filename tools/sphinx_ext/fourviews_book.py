@@ -185,6 +185,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
     app.add_config_value("fourviews_repository", "", "html")
     app.add_config_value("fourviews_tag", "", "html")
+    # A title in the list of pages may hold a formula: each page needs what sets it.
+    app.set_html_assets_policy("always")
     quiz.setup(app)
     glossary_links.setup(app)
     reference.setup(app)
