@@ -40,9 +40,10 @@ _SKIPPED = (
 
 def link_first_uses(app: Sphinx, doctree: nodes.document) -> None:
     docname = app.env.docname
-    if docname not in app.config.fourviews_lessons:
+    path = Path(app.srcdir) / "glossary.md"
+    if docname not in app.config.fourviews_lessons or not path.exists():
         return
-    terms = glossary.read(Path(app.srcdir) / "glossary.md")
+    terms = glossary.read(path)
     seen: set[str] = set()
     for node in list(doctree.findall(lambda n: isinstance(n, nodes.Text | addnodes.pending_xref))):
         if isinstance(node, addnodes.pending_xref):
