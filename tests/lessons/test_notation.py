@@ -52,3 +52,18 @@ def test_the_notation_page_gives_these_letters():
     for what, letter in SIZES.items():
         row = next(line for line in page.split("\n") if line.startswith(f"| ${letter}$ |"))
         assert what in row, (what, row)
+
+
+def _bars_in_tables(text: str) -> list[str]:
+    """Rows of tables with a double bar as LaTeX writes it, which Markdown reads as a single one."""
+    return [line for line in text.split("\n") if line.startswith("|") and r"\|" in line]
+
+
+@pytest.mark.parametrize("folder", ["book", "lessons_src", "instructor"])
+def test_norms_in_tables_keep_both_bars(folder):
+    for path in sorted((ROOT / folder).glob("*.md")):
+        assert _bars_in_tables(path.read_text(encoding="utf-8")) == [], path.name
+
+
+def test_a_lost_bar_is_noticed():
+    assert _bars_in_tables("| $\\|x\\|$ | norm |") and not _bars_in_tables("$\\|x\\|$")
