@@ -55,6 +55,7 @@ bench: $(VENV)/.bench  ## compare speed with other packages: ratios in one run, 
 lint: $(READY)  ## check style, lessons, register and notebooks without running anything
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/ledger.py check
+	@$(BIN)/python tools/corrections.py
 	@$(BIN)/python tools/write_notebooks.py check
 
 clean:  ## remove what was built (not the environment)

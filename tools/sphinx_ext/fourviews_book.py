@@ -5,6 +5,8 @@
 - No script asks another site for anything, and none that is loaded fails.
 - Kind, duration and points of an exercise stand beside its title.
 - A solution of the instructor edition shows its canary, by which a leak is traced.
+- Terms of the glossary are linked where a lesson first uses them.
+- Tests can be read on pages of the book, docstrings on those of the library.
 - Every page ends with a link for those who have found a mistake on it.
 - The numbers that Sphinx gave to labels are written out, so that a test can compare them with
   those of the notebooks.
@@ -19,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+import glossary_links
 import quiz
+import reference
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -181,7 +185,11 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
     app.add_config_value("fourviews_repository", "", "html")
     app.add_config_value("fourviews_tag", "", "html")
+    # A title in the list of pages may hold a formula: each page needs what sets it.
+    app.set_html_assets_policy("always")
     quiz.setup(app)
+    glossary_links.setup(app)
+    reference.setup(app)
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)
     app.connect("doctree-resolved", tidy_boxes, priority=900)

@@ -57,7 +57,15 @@ class Squared:
         return 0.5 * dual.square().sum() + (dual * self.target).sum()
 
     def prox(self, point: Float[Tensor, "*shape"], step: float) -> Float[Tensor, "*shape"]:
-        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2 = (G + tY)/(1 + t)`."""
+        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2 = (G + tY)/(1 + t)`.
+
+        Parameters
+        ----------
+        point : Tensor
+            The point G, of the shape of the targets.
+        step : float
+            The step t > 0.
+        """
         return (point + step * self.target) / (1.0 + step)
 
     def dual_bound(
@@ -65,8 +73,17 @@ class Squared:
     ) -> float:
         r"""Largest :math:`-L^*(sR)` over :math:`|s| \le` ``max_scale``.
 
-        The maximiser is :math:`-\langle R, Y\rangle / \|R\|^2`, clipped.  ``total`` sums a term of
-        loss and residual over parts of the samples; by itself over this residual alone.
+        The maximiser is :math:`-\langle R, Y\rangle / \|R\|^2`, clipped.
+
+        Parameters
+        ----------
+        residual : Tensor
+            R, of the shape of the targets.
+        max_scale : float
+            The largest scale that keeps the dual point feasible for the norm.
+        total : callable, optional
+            Sums a term of loss and residual over all parts of the samples; by itself over this
+            residual alone.
         """
         total = total or (lambda term: float(term(self, residual)))
         energy = total(lambda loss, R: R.square().sum())
@@ -129,6 +146,13 @@ class CrossEntropy:
         :math:`tp_k = \omega(G_k + tY_k - \lambda + \log t)` with Wright's function,
         :math:`\omega + \log\omega = z`, and one number λ a row makes p sum to 1.  Both equations
         are convex and monotone: Newton's method started on the right side cannot fail.
+
+        Parameters
+        ----------
+        point : Tensor
+            The point G, of the shape of the targets.
+        step : float
+            The step t > 0.
         """
         t = torch.as_tensor(step, dtype=point.dtype, device=point.device)
         shifted = point + t * self.target
@@ -160,8 +184,17 @@ class CrossEntropy:
         r"""Largest :math:`-L^*(sR)` over :math:`0 \le s \le \min(1, \text{max\_scale})`.
 
         For R = softmax(F) - Y every such s keeps Y + sR in the simplex.  The bound is concave
-        in s, so ternary search finds its maximum; each s it tries is valid by itself.  ``total``
-        is that of :meth:`Squared.dual_bound`.
+        in s, so ternary search finds its maximum; each s it tries is valid by itself.
+
+        Parameters
+        ----------
+        residual : Tensor
+            R, of the shape of the targets.
+        max_scale : float
+            The largest scale that keeps the dual point feasible for the norm.
+        total : callable, optional
+            Sums a term of loss and residual over all parts of the samples; by itself over this
+            residual alone.
         """
         total = total or (lambda term: float(term(self, residual)))
         low, high = 0.0, min(1.0, max_scale)

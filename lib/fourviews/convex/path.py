@@ -36,7 +36,7 @@ def largest_beta(
 
     Blocks with more than 2·10⁷ entries together, as of attention with d = c = 100, are not formed:
     for linear and gated ReLU the value is then an upper bound from products alone, at most 0.1 %
-    too large, except with probability 10⁻⁹ (:func:`~fourviews.convex.spectral.lanczos_bound`).
+    too large, except with probability 10⁻⁹ (a bound by Lanczos's method).
 
     Parameters
     ----------

@@ -145,6 +145,13 @@ class Problem(abc.ABC):
 
         Rows are ordered by sample.  ``group`` names each unit's group; heads with one group
         ignore it, and without it units go through the groups in turn.
+
+        Parameters
+        ----------
+        weights : Tensor (m, p)
+            First weights of m units.
+        group : Tensor (m,), optional
+            The group of each unit; without it units go through the groups in turn.
         """
 
     @abc.abstractmethod
@@ -154,7 +161,17 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
-        r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j)."""
+        r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j).
+
+        Parameters
+        ----------
+        Z : Tensor (G, p, q)
+            One lifted weight a block.
+        masks : Tensor (G, rows) or None
+            Zeros and ones, one row a block; None for a linear problem.
+        group : Tensor (G,), optional
+            The group of each block, as in :meth:`first_layer`.
+        """
 
     @abc.abstractmethod
     def lifted_adjoint(
@@ -163,7 +180,17 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "G p q"]:
-        """Adjoint of :meth:`lifted`, for as many blocks as there are masks (linear: groups)."""
+        """Adjoint of :meth:`lifted`, for as many blocks as there are masks (linear: groups).
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            A tensor of the shape of the outputs before pooling.
+        masks : Tensor (G, rows) or None
+            Zeros and ones, one row a block; None for a linear problem.
+        group : Tensor (G,), optional
+            The group of each block, as in :meth:`first_layer`.
+        """
 
     @abc.abstractmethod
     def relu_polar_bound(self, R: Float[Tensor, "n *s c"]) -> float:
@@ -173,7 +200,19 @@ class Problem(abc.ABC):
     def hidden_layers(
         self, first: Tensor, second: Tensor, gates: Tensor | None, group: Tensor | None = None
     ) -> TwoLayerNetwork:
-        """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p)."""
+        """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p).
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights.
+        second : Tensor (m, q)
+            Second weights.
+        gates : Tensor (m, p) or None
+            The gate of each unit; None unless the activation is gated.
+        group : Tensor (m,), optional
+            The group of each unit, as in :meth:`first_layer`.
+        """
 
     # What a head may do better ---------------------------------------------------------------
 
@@ -183,7 +222,13 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
-        """As :meth:`lifted`, pooled if the problem pools."""
+        """As :meth:`lifted`, pooled if the problem pools.
+
+        Parameters
+        ----------
+        Z, masks, group
+            As in :meth:`lifted`.
+        """
         return self._pooled(self.lifted(Z, masks, group))
 
     def outputs_adjoint(
@@ -192,7 +237,15 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "G p q"]:
-        """Adjoint of :meth:`outputs`."""
+        """Adjoint of :meth:`outputs`.
+
+        Parameters
+        ----------
+        R : Tensor
+            Of the shape of the targets.
+        masks, group
+            As in :meth:`lifted_adjoint`.
+        """
         return self.lifted_adjoint(self._spread(R), masks, group)
 
     def gates_to_rows(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "G p"]:
@@ -230,7 +283,15 @@ class Problem(abc.ABC):
         return self.masks if self.masks is None or block is None else self.masks[block]
 
     def first_point(self, start: Tensor | None, dtype: torch.dtype) -> Float[Tensor, "*G p q"]:
-        """Where a solver starts: ``start``, checked, or zero."""
+        """Where a solver starts: ``start``, checked, or zero.
+
+        Parameters
+        ----------
+        start : Tensor or None
+            Coefficients of the problem's shape.
+        dtype : torch.dtype
+            In which the solver computes.
+        """
         if start is None:
             return torch.zeros(self.coefficient_shape, dtype=dtype, device=self.X.device)
         start = _tensor("start", start)
@@ -271,6 +332,13 @@ class Problem(abc.ABC):
         With ``index`` (block numbers) and ``weights``: :math:`\sum_j w_jA_jA_j^*` over those
         blocks.  A head whose map treats the output columns alike may return the smaller matrix
         that acts on each column.
+
+        Parameters
+        ----------
+        index : Tensor, optional
+            Numbers of the blocks that count; all of them without it.
+        weights : Tensor (G,), optional
+            One weight for each block in ``index``; one without it.
         """
         like, masks, group = self.loss.target, self._masks_of(index), self.group_of(index)
         columns = []
@@ -284,7 +352,15 @@ class Problem(abc.ABC):
         return torch.stack(columns, dim=1)
 
     def block_predictions(self, Z: Float[Tensor, "G p"], index: Tensor) -> Float[Tensor, "G n *s"]:
-        """Each block's own predictions, one output column; heads with structure override it."""
+        """Each block's own predictions, one output column; heads with structure override it.
+
+        Parameters
+        ----------
+        Z : Tensor (G, p)
+            One column of coefficients for each block in ``index``.
+        index : Tensor (G,)
+            Numbers of the blocks.
+        """
         masks = [None] * len(Z) if self.masks is None else self.masks[index].unsqueeze(1)
         return torch.stack(
             [self.outputs(z[None, :, None], mask)[..., 0] for z, mask in zip(Z, masks, strict=True)]
@@ -323,6 +399,15 @@ class Problem(abc.ABC):
         r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units.
 
         Computed, like the gradients below, in the precision of the units.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
         """
         with torch.no_grad():
             return self._units(first, second, block)(self.X.to(first.dtype))
@@ -330,21 +415,51 @@ class Problem(abc.ABC):
     def units_first_gradient(
         self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "m p"]:
-        r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight."""
+        r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            Gradient of the loss in the predictions.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         first = second.new_zeros(len(second), self.block_shape[0])
         return self.units_passes(first, second, block)[1](R)[0]
 
     def units_second_gradient(
         self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
     ) -> Float[Tensor, "m q"]:
-        r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit."""
+        r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            Gradient of the loss in the predictions.
+        first : Tensor (m, p)
+            First weights u of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         second = first.new_zeros(len(first), self.block_shape[1])
         return self.units_passes(first, second, block)[1](R)[1]
 
     def units_passes(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> tuple[Float[Tensor, "n *s c"], Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Predictions, and the function that takes R to the gradients of both layers."""
+        """Predictions, and the function that takes R to the gradients of both layers.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         network = self._units(first, second, block)
         output = network(self.X.to(first.dtype))
 
@@ -359,6 +474,13 @@ class Problem(abc.ABC):
         r"""Hidden values H with predictions ``H @ second.view(w, c)``, one row for each row of them.
 
         None unless a head has such a form: every output column must see the same values.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
         """
         return None
 
@@ -409,7 +531,15 @@ class Problem(abc.ABC):
         return nuclear_norm(Z)
 
     def prox(self, Z: Float[Tensor, "*G p q"], step: float) -> Float[Tensor, "*G p q"]:
-        r"""Proximal map of ``step * beta`` times the norm."""
+        r"""Proximal map of ``step * beta`` times the norm.
+
+        Parameters
+        ----------
+        Z : Tensor (..., p, q)
+            Coefficients.
+        step : float
+            Factor in front of the norm, beside beta.
+        """
         return singular_value_threshold(Z, step * self.beta)
 
     def polar(self, R: Float[Tensor, "n *s c"]) -> float:
@@ -451,6 +581,13 @@ class Problem(abc.ABC):
         r"""For one column: length of the projection of ±A_j*(R) onto each cone, (2, P).
 
         A block whose norm, an upper bound, is at most ``floor`` keeps that norm instead.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            A residual, of the shape of the targets.
+        floor : float
+            Below this, the exact length does not matter.
         """
         blocks = self.adjoint(R).reshape(-1, *self.block_shape)[..., 0]
         blocks = blocks.detach().cpu().double().numpy()
@@ -511,6 +648,13 @@ class Problem(abc.ABC):
 
         A neuron on a boundary belongs to every adjacent cone: the best fit counts.  A negative
         index still says the group: ``index % groups``.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights of the neurons.
+        group : Tensor (m,), optional
+            The group of each neuron, as in :meth:`first_layer`.
         """
         first = first.to(self.X)
         if group is None:

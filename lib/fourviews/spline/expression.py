@@ -317,7 +317,17 @@ class Expression:
         largest: Callable[[list], Any],
         number: Callable[[Fraction], Any] = lambda value: value,
     ) -> Any:
-        """Evaluate in any ring with a maximum: of values for variables, numbers and maxima."""
+        """Evaluate in any ring with a maximum: of values for variables, numbers and maxima.
+
+        Parameters
+        ----------
+        variable
+            Value of the variable at a token and a feature.
+        largest
+            The maximum of a list of values.
+        number
+            Value of a number.
+        """
         done: dict[Expression, Any] = {}
         stack = [self]
         while stack:  # no recursion: chains may be long

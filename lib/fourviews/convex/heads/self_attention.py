@@ -352,6 +352,15 @@ class SelfAttentionNetwork(TwoLayerNetwork):
 
     Sahiner et al. (2022), (11).  ``first[h]`` is :math:`W_{1h}^\top` in row-major order,
     ``second[h]`` is :math:`W_{2h}`; ``score_weights`` and ``value_weights`` show them as matrices.
+
+    Parameters
+    ----------
+    first : Tensor (m, d·d)
+        First weights, those of the scores.
+    second : Tensor (m, d·c)
+        Second weights, those of the values.
+    **options
+        Activation, gates and pooling, as for :class:`TwoLayerNetwork`.
     """
 
     def __init__(self, first: Tensor, second: Tensor, **options) -> None:

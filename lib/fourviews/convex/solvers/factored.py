@@ -67,7 +67,7 @@ def factored(
     always in float64.
 
     Neither Z nor a p×q gradient is formed if the blocks have more than 2·10⁷ entries: their
-    spectral norms are then bounded by :func:`~fourviews.convex.spectral.lanczos_bound` from
+    spectral norms are then bounded by Lanczos's method from
     products alone, and the lower bound holds except with ``failure_probability``.
 
     Parameters
