@@ -1,7 +1,9 @@
 """Sphinx extension: what the book asks of its pages beyond what Jupyter Book does.
 
 - A picture without a text for those who cannot see it is a warning, so that the build fails.
+- Where the book is published, a selector leads to its other versions (`versions.js`).
 - The download button leads to the plain notebook, not to the executed page.
+- What scrolls can be reached by keyboard, and formulas have a name (`access.js`).
 - No script asks another site for anything, and none that is loaded fails.
 - Kind, duration and points of an exercise stand beside its title.
 - A solution of the instructor edition shows its canary, by which a leak is traced.
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+import paper
 import quiz
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -49,6 +52,8 @@ class RoundAuthorYear(AuthorYearReferenceStyle):
 
 def check_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Warn of pictures whose alternative text is missing or is but a file name."""
+    if app.builder.format != "html":
+        return
     for node in doctree.findall(nodes.image):
         _check_alt(node.get("alt"), node)
     for node in doctree.findall(nodes.raw):
@@ -89,10 +94,13 @@ def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def use_templates(app: Sphinx, config) -> None:
     config.templates_path = [str(TEMPLATES), *config.templates_path]
+    if config.fourviews_pages:
+        app.add_js_file("versions.js", loading_method="defer")
 
 
 def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Last changes to what a page is made from: scripts, labels, download button."""
+    context["fourviews_pages"] = app.config.fourviews_pages
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
@@ -181,6 +189,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
     app.add_config_value("fourviews_repository", "", "html")
     app.add_config_value("fourviews_tag", "", "html")
+    app.add_config_value("fourviews_pages", "", "html")
+    app.add_js_file("access.js", loading_method="defer")
+    paper.setup(app)
     quiz.setup(app)
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)
