@@ -5,7 +5,8 @@ pyproject.toml gives for torch, NumPy and CVXPY, one with the newest that the pa
 without the lock. The library's tests run in each; what failed is reported by name, with the versions.
 Not part of CI: both together take some 5 GB and half an hour.
 
-    python tools/newest.py [oldest] [newest] [--keep torch]     # the lock's version of those kept
+    python tools/newest.py oldest --keep torch                  # the lock's version of torch
+    python tools/newest.py newest --tests tests/projection      # some tests only
 """
 
 from __future__ import annotations
@@ -95,10 +96,9 @@ def failures(output: str) -> list[str]:
     return re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.M)
 
 
-def test(python: Path, root: Path = ROOT) -> tuple[int, str]:
-    """Run the library's tests; the status and the output."""
-    folders = [f"tests/{name}" for name in TESTS if (root / "tests" / name).is_dir()]
-    command = [str(python), "-m", "pytest", "-q", "-m", "not browser and not site", *folders]
+def test(python: Path, tests: list[str], root: Path = ROOT) -> tuple[int, str]:
+    """Run tests; the status and the output."""
+    command = [str(python), "-m", "pytest", "-q", "-m", "not browser and not site", *tests]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     with subprocess.Popen(
         command,
@@ -117,13 +117,16 @@ def test(python: Path, root: Path = ROOT) -> tuple[int, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("kinds", nargs="*", default=["oldest", "newest"], metavar="oldest|newest")
+    parser.add_argument("kinds", nargs="*", metavar="oldest|newest")
     parser.add_argument("--keep", nargs="+", default=[], choices=PACKAGES, metavar="PACKAGE")
+    everything = [f"tests/{name}" for name in TESTS]
+    parser.add_argument("--tests", nargs="+", default=everything, metavar="PATH")
     arguments = parser.parse_args()
-    if not set(arguments.kinds) <= {"oldest", "newest"}:
+    kinds = arguments.kinds or ["oldest", "newest"]
+    if not set(kinds) <= {"oldest", "newest"}:
         parser.error(f"{' '.join(arguments.kinds)}: need oldest, newest, or both")
     report = []
-    for kind in arguments.kinds:
+    for kind in kinds:
         print(f"== {kind}: install", flush=True)
         try:
             python = set_up(kind, arguments.keep, ROOT / "_build" / "versions" / kind)
@@ -132,7 +135,7 @@ def main() -> int:
             continue
         what = versions(python)
         print(f"== {kind}: test with {what}", flush=True)
-        status, output = test(python)
+        status, output = test(python, arguments.tests)
         failed = failures(output)
         if status and not failed:
             failed = [f"pytest ended with status {status}"]

@@ -2,18 +2,22 @@
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
-  // What scrolls sideways can be reached and moved by keyboard. The theme looks once, at the start
-  // and when the window changes; what was folded away then, and formulas, would stay out of reach.
-  const frames = document.querySelectorAll(
-    "pre, div.math, .cell_output > .output, .pst-scrollable-table-container"
-  );
+  // What scrolls can be reached and moved by keyboard. The theme looks once, at the start and when
+  // the window changes; what was folded away then, and formulas, would stay out of reach.
   const look = (frame) => {
-    const scrolls = frame.scrollWidth > frame.clientWidth || frame.scrollHeight > frame.clientHeight;
+    const down = !frame.matches("div.math, mjx-container"); // formulas scroll sideways only
+    const scrolls =
+      frame.scrollWidth > frame.clientWidth || (down && frame.scrollHeight > frame.clientHeight);
     if (scrolls) frame.tabIndex = 0;
     else frame.removeAttribute("tabindex");
   };
   const watcher = new ResizeObserver((changes) => changes.forEach((change) => look(change.target)));
-  frames.forEach((frame) => watcher.observe(frame));
+  const watch = (frames) => frames.forEach((frame) => watcher.observe(frame));
+  watch(
+    document.querySelectorAll(
+      "pre, div.math, .cell_output > .output, .pst-scrollable-table-container"
+    )
+  );
 
   // A formula's name is its TeX source, where a screen reader does not read the MathML itself.
   const name = () => {
@@ -22,7 +26,8 @@ document.addEventListener("DOMContentLoaded", () => {
       const source = item.math.replace(/\\(label|tag)\{[^}]*\}/g, "").replace(/\s+/g, " ").trim();
       if (formula && source) formula.setAttribute("aria-label", source);
     }
-    frames.forEach(look);
+    document.querySelectorAll("div.math").forEach(look);
+    watch(document.querySelectorAll("mjx-container[display='true']"));
   };
   window.MathJax?.startup?.promise?.then(name);
 });

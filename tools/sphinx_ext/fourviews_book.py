@@ -116,6 +116,8 @@ def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict,
     if context.get("body"):
         # A name for screen readers that differs from the words on the button misleads them.
         context["body"] = context["body"].replace(' aria-label="Toggle hidden content"', "")
+        # A list of works holds items; the role that docutils gives them is no longer in use.
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         # An unnumbered statement and its title carry the same id.
         context["body"] = re.sub(
             r'(<p class="admonition-title") id="unnumbered-[^"]*"', r"\1", context["body"]
