@@ -20,11 +20,12 @@ TEX = "four-views-of-attention.tex"
 
 # XeLaTeX with fonts that know the signs in the lessons' code and text; line by line what for.
 _PREAMBLE = r"""
-% Code: a font with superscript letters and circled signs; its own italics lack some of them.
-\IfFontExistsTF{DejaVu Sans Mono}{\setmonofont{DejaVu Sans Mono}[
-  Scale=0.8, ItalicFont=DejaVu Sans Mono, ItalicFeatures={FakeSlant=0.2}]}{}
+% Code: a font with superscript letters and circled signs; what it lacks is set as maths.
+\IfFontExistsTF{DejaVu Sans Mono}{\setmonofont{DejaVu Sans Mono}[Scale=0.8]}{}
 \usepackage{newunicodechar}
 \newunicodechar{𝓖}{\ensuremath{\mathcal{G}}}
+\newunicodechar{ℓ}{\ensuremath{\ell}}
+\newunicodechar{⪰}{\ensuremath{\succeq}}
 % The font for mathematics lacks the sign of the first of these.
 \AtBeginDocument{\renewcommand{\setminus}{\smallsetminus}}
 % Names of functions may break where they are joined.
