@@ -77,19 +77,23 @@ def looks(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def run_sphinx(tree: Path, html: Path, root: Path, *, quiet: bool, strict: bool) -> int:
+def run_sphinx(
+    tree: Path, out: Path, root: Path, *, quiet: bool, strict: bool, builder: str = "html"
+) -> int:
     """Jupyter Book on the derived tree; if `strict`, warnings are errors. Returns the status.
 
     The command line of Jupyter Book always writes into a folder `_build/html`; the function behind
     it takes any folder, which lets each edition have its own.
     """
     start = (
-        "import sys; from jupyter_book.sphinx import build_sphinx; tree, html, *flags = sys.argv[1:]; "
-        "sys.exit(build_sphinx(tree, html, noconfig=True, path_config=tree + '/_config.yml', "
+        "import sys; from jupyter_book.sphinx import build_sphinx; "
+        "tree, out, builder, *flags = sys.argv[1:]; "
+        "sys.exit(build_sphinx(tree, out, noconfig=True, path_config=tree + '/_config.yml', "
+        "builder=builder, "
         "confoverrides={'external_toc_path': tree + '/_toc.yml', 'latex_individualpages': False}, "
         "keep_going=True, quiet='quiet' in flags, warningiserror='strict' in flags) != 0)"
     )
-    command = [sys.executable, "-c", start, str(tree), str(html)]
+    command = [sys.executable, "-c", start, str(tree), str(out), builder]
     command += ["quiet"] * quiet + ["strict"] * strict
     # The library too: the reference pages take its docstrings.
     own = [str(root / "tools" / "sphinx_ext"), str(root / "lib")]

@@ -161,6 +161,7 @@ def book_config(root: Path, settings: Settings, cache: Path, edition: str = "stu
         }
     if settings.pages:
         config["html"]["baseurl"] = settings.pages
+        config["sphinx"]["config"]["fourviews_pages"] = settings.pages
     return yaml.safe_dump(config, sort_keys=True)
 
 
