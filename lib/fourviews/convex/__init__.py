@@ -8,6 +8,17 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .experiment import (
+    HeadsConfig,
+    TokenSet,
+    findings,
+    fit_head,
+    heads_experiment,
+    paired,
+    parameter_count,
+    summary,
+    token_set,
+)
 from .head_count import HeadCount, fewer_heads, head_count
 from .heads import (
     FNO,
@@ -37,6 +48,7 @@ __all__ = [
     "CrossEntropy",
     "FNONetwork",
     "HeadCount",
+    "HeadsConfig",
     "MLPNetwork",
     "Mixer",
     "MixerNetwork",
@@ -45,6 +57,7 @@ __all__ = [
     "SelfAttentionNetwork",
     "Solution",
     "Squared",
+    "TokenSet",
     "TwoLayerNetwork",
     "arrangement_bound",
     "arrangements",
@@ -52,14 +65,19 @@ __all__ = [
     "cone_decomposition",
     "factored",
     "fewer_heads",
+    "findings",
     "fista",
+    "fit_head",
     "frank_wolfe",
     "from_network",
     "head_count",
+    "heads_experiment",
     "largest_beta",
     "lower_bound",
     "newton",
     "nuclear_norm",
+    "paired",
+    "parameter_count",
     "project_cone",
     "quasi_nuclear_norm",
     "reference",
@@ -68,4 +86,6 @@ __all__ = [
     "solve",
     "spectral_norm",
     "splitting",
+    "summary",
+    "token_set",
 ]
