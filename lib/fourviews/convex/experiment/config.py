@@ -41,7 +41,8 @@ class HeadsConfig:
         deviation over the training tokens, ``"constant"`` scaled and with the last feature
         replaced by 1. The number of features is the same in all three.
     seeds
-        0 … seeds − 1; each draws training samples, hold-out and gates, for all heads the same.
+        Which ones, or how many from 0 on; each draws training samples, hold-out and gates, for all
+        heads the same.
     task
         ``"pooled"``: one class an image, outputs averaged over tokens. ``"mosaic"``: four images in
         the quarters of one grid, and each token names its own image's class.
@@ -56,7 +57,8 @@ class HeadsConfig:
     gates, attention_gates, blocks
         Gates of a gated head (m), of gated attention, and B of the block-diagonal one.
     method, tol, time_limit, shard, dtype
-        Of :func:`fourviews.convex.solve`; ``shard`` goes with ``"factored"``.
+        Of :func:`fourviews.convex.solve`; ``shard`` goes with ``"factored"``. Under ``"auto"`` the
+        block-diagonal head takes FISTA: its Gram matrix has B times the side of the others'.
     backbone, device
         Of :func:`fourviews.data.image_tokens`.
 
@@ -73,7 +75,7 @@ class HeadsConfig:
     heads: tuple[str, ...] = HEADS
     activations: tuple[str, ...] = ("linear", "gated_relu")
     inputs: tuple[str, ...] = ("raw", "scaled", "constant")
-    seeds: int = 5
+    seeds: tuple[int, ...] | int = 5
     task: str = "pooled"
     grid: tuple[int, int] = (14, 14)
     features: int = 100
@@ -92,7 +94,10 @@ class HeadsConfig:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("heads", "activations", "inputs", "grid", "shares"):
+        if isinstance(self.seeds, int):
+            _count("seeds", self.seeds)
+            object.__setattr__(self, "seeds", tuple(range(self.seeds)))
+        for name in ("heads", "activations", "inputs", "grid", "shares", "seeds"):
             value = getattr(self, name)
             if isinstance(value, str) or not isinstance(value, list | tuple):
                 raise ValueError(f"{name} is {value!r}; it needs to be a list")
@@ -109,10 +114,13 @@ class HeadsConfig:
             if several and (not value or len(set(value)) < len(value)):
                 raise ValueError(f"{name} is {value!r}; it needs different entries, at least one")
         for name in (
-            *("classes", "train", "holdout", "test", "seeds", "features"),
+            *("classes", "train", "holdout", "test", "features"),
             *("gates", "attention_gates", "blocks"),
         ):
             _count(name, getattr(self, name))
+        plain = all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in self.seeds)
+        if not plain or not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds is {self.seeds!r}; it needs different whole numbers from 0 on")
         if self.classes < 2:
             raise ValueError(f"classes is {self.classes}; it needs at least 2")
         if len(self.grid) != 2:

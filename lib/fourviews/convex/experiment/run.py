@@ -42,12 +42,15 @@ class HeadFit:
         How tokens become its input.
     path
         All tries, beta falling.
+    holdout_scores
+        Top-1 of each try on the hold-out.
     """
 
     row: dict[str, Any]
     solution: Solution
     form: InputForm
     path: list[Solution]
+    holdout_scores: list[float]
 
 
 def parameter_count(head: str, *, s: int, d: int, c: int, units: int, blocks: int = 1) -> int:
@@ -119,7 +122,7 @@ def heads_experiment(
     tokens = token_set(config) if tokens is None else tokens
     runs = [
         (seed, form, head, activation)
-        for seed in range(config.seeds)
+        for seed in config.seeds
         for form in config.inputs
         for head, activation in config.pairs
     ]
@@ -169,7 +172,7 @@ def fit_head(
     X, Y = samples(tokens.train[fit], tokens.train_label[fit], seed)
     new, wanted = samples(tokens.train[held], tokens.train_label[held], seed)
     problem = _problem(config, head, activation, X, Y, tokens.classes, seed)
-    path = _path(config, problem)
+    path = _path(config, head, problem)
     scores = [_accuracy(solution.predict(new), wanted)[0] for solution in path]
     best = max(range(len(path)), key=lambda k: (scores[k], -k))
     solution = path[best]
@@ -203,7 +206,7 @@ def fit_head(
         "converged": solution.converged,
         "seconds": time.perf_counter() - started,
     }
-    return HeadFit(row, solution, reduced, path)
+    return HeadFit(row, solution, reduced, path, scores)
 
 
 def _problem(
@@ -243,9 +246,12 @@ def _problem(
     )
 
 
-def _path(config: HeadsConfig, problem: Problem) -> list[Solution]:
+def _path(config: HeadsConfig, head: str, problem: Problem) -> list[Solution]:
     """Solutions for the grid of beta, each started from the one before where the solver can."""
-    options: dict[str, Any] = {"method": config.method, "time_limit": config.time_limit}
+    method = config.method
+    if method == "auto" and head == "block_fno":
+        method = "fista"
+    options: dict[str, Any] = {"method": method, "time_limit": config.time_limit}
     if config.shard is not None:
         options["shard"] = config.shard
     top = largest_beta(problem)
@@ -253,7 +259,7 @@ def _path(config: HeadsConfig, problem: Problem) -> list[Solution]:
         raise ValueError("the outputs do not depend on the inputs: every beta leaves them at zero")
     path: list[Solution] = []
     for share in sorted(config.shares, reverse=True):
-        start = {} if config.method == "factored" or not path else {"start": path[-1].coefficients}
+        start = {} if method == "factored" or not path else {"start": path[-1].coefficients}
         path.append(
             solve(
                 problem.with_beta(share * top), tol=config.tol, progress=False, **start, **options
