@@ -336,10 +336,7 @@ def test_other_numbers_of_units_are_noticed():
 # What the pooled mixer is, the same target everywhere, the constant feature ---------------------
 
 
-@pytest.mark.claim("cvx-23/pooled-mixer", verdict="verified")
-@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
-def test_the_pooled_linear_mixer_is_a_linear_classifier_of_all_places(loss):
-    """min over V (s, dc) of L(Σ_t x_t V_t) + β√s‖V‖: solved as an MLP for one output column."""
+def places(loss, *, factor=4**0.5):
     problem = build("mixer", loss=loss, pool="mean", n=8, s=4, d=3, c=2)
     solution = convex.solve(problem, tol=1e-9, progress=False)
     s, d, c = 4, 3, 2
@@ -348,9 +345,22 @@ def test_the_pooled_linear_mixer_is_a_linear_classifier_of_all_places(loss):
     torch.testing.assert_close(output, problem.forward(solution.coefficients))
     spread = V.repeat(s, 1)
     torch.testing.assert_close(problem.forward(spread), output)
-    norm = float(convex.nuclear_norm(V)) * s**0.5
+    norm = float(convex.nuclear_norm(V)) * factor
     assert float(problem.norm(spread)) == pytest.approx(norm, rel=1e-12)
     assert float(problem.norm(solution.coefficients)) == pytest.approx(norm, rel=1e-4)
+
+
+@pytest.mark.claim("cvx-23/pooled-mixer", verdict="verified")
+@pytest.mark.parametrize("loss", ["squared", "cross_entropy"])
+def test_the_pooled_linear_mixer_is_a_linear_classifier_of_all_places(loss):
+    """Its optimum is flat in the places it leads to, with norm √s‖V‖."""
+    places(loss)
+
+
+@pytest.mark.mutation("cvx-23/pooled-mixer")
+def test_another_factor_of_the_mixer_is_noticed():
+    with pytest.raises(AssertionError):
+        places("squared", factor=4.0)
 
 
 def same_target(name, *, targets="same", loss="squared"):
@@ -402,6 +412,11 @@ def with_a_constant(constant):
     Z = Z.view(16, 12)
     torch.testing.assert_close(problem.forward(Z), X.mean(1) @ W)
     assert float(problem.norm(Z)) == pytest.approx(float(convex.nuclear_norm(W)) / 5)
+    row = torch.zeros(16, 12, dtype=torch.float64)
+    row[-1] = W.flatten() / 5
+    torch.testing.assert_close(problem.forward(row), X.mean(1) @ W)
+    assert float(problem.norm(row)) == pytest.approx(float(W.norm()) / 5)
+    assert float(problem.norm(row)) < 0.9 * float(problem.norm(Z))
 
 
 @pytest.mark.claim("cvx-23/constant", verdict="verified")
