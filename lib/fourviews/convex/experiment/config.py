@@ -59,8 +59,10 @@ class HeadsConfig:
     method, tol, time_limit, shard, dtype
         Of :func:`fourviews.convex.solve`; ``shard`` goes with ``"factored"``. Under ``"auto"`` the
         block-diagonal head takes FISTA: its Gram matrix has B times the side of the others'.
-    backbone, device
+    backbone
         Of :func:`fourviews.data.image_tokens`.
+    device
+        Where backbone and solver run.
 
     Raises
     ------

@@ -167,7 +167,7 @@ def fit_head(
     def samples(some: Tensor, label: Tensor, draw: int) -> tuple[Tensor, Tensor]:
         if config.task == "mosaic":
             some, label = mosaics(some, label, config.grid, draw)
-        return reduced(some, dtype), label
+        return reduced(some, dtype).to(config.device), label
 
     X, Y = samples(tokens.train[fit], tokens.train_label[fit], seed)
     new, wanted = samples(tokens.train[held], tokens.train_label[held], seed)

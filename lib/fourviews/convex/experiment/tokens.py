@@ -193,12 +193,16 @@ class InputForm:
         if tokens.shape[2] < d:
             raise ValueError(f"features is {d}; the tokens have {tokens.shape[2]}")
         kept = d - 1 if form == "constant" else d
-        rows = tokens.flatten(0, 1).double()
-        centre = rows.mean(0)
+        # The covariance's size does not grow with the number of tokens, and pieces build it.
+        pieces = tokens.split(_PIECE)
+        count = tokens.shape[0] * tokens.shape[1]
+        centre = sum(piece.sum((0, 1), dtype=torch.float64) for piece in pieces) / count
+        covariance = torch.zeros(len(centre), len(centre), dtype=torch.float64)
+        for piece in pieces:
+            rows = piece.flatten(0, 1).double() - centre
+            covariance.addmm_(rows.T, rows, alpha=1 / count)
         if config.reduction == "pca":
-            # Of the covariance, whose size does not grow with the number of tokens.
-            covariance = (rows - centre).T @ (rows - centre) / len(rows)
-            values, vectors = torch.linalg.eigh(covariance)
+            _, vectors = torch.linalg.eigh(covariance)
             directions = vectors.flip(1)[:, :kept]
             # A sign of its own for each component: else it is the decomposition's.
             largest = directions.abs().argmax(0)
@@ -206,7 +210,7 @@ class InputForm:
         else:
             eye = torch.eye(tokens.shape[2], dtype=torch.float64)
             directions = torch.nn.functional.adaptive_avg_pool1d(eye[None], kept)[0]
-        spread = ((rows - centre) @ directions).std(0, unbiased=False)
+        spread = (directions * (covariance @ directions)).sum(0).clamp_min(0).sqrt()
         if form == "raw":
             # One factor for all: it changes nothing but the size of numbers.
             scale = spread.square().mean().sqrt().expand(kept)
@@ -222,7 +226,10 @@ class InputForm:
         self, tokens: Float[Tensor, "n s f"], dtype: torch.dtype
     ) -> Float[Tensor, "n s d"]:
         """Tokens in this form."""
-        out = (tokens.double() - self.centre) @ self.directions / self.scale
-        if self.constant:
-            out = torch.cat([out, out.new_ones(*out.shape[:2], 1)], dim=2)
-        return out[..., self.order].to(dtype)
+        out = torch.empty(*tokens.shape[:2], len(self.order), dtype=dtype)
+        for piece, into in zip(tokens.split(_PIECE), out.split(_PIECE), strict=True):
+            some = (piece.double() - self.centre) @ self.directions / self.scale
+            if self.constant:
+                some = torch.cat([some, some.new_ones(*some.shape[:2], 1)], dim=2)
+            into.copy_(some[..., self.order])
+        return out
