@@ -9,6 +9,17 @@ from . import distributed
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .experiment import (
+    HeadsConfig,
+    TokenSet,
+    findings,
+    fit_head,
+    heads_experiment,
+    paired,
+    parameter_count,
+    summary,
+    token_set,
+)
 from .head_count import HeadCount, fewer_heads, head_count
 from .heads import (
     FNO,
@@ -40,6 +51,7 @@ __all__ = [
     "CrossEntropy",
     "FNONetwork",
     "HeadCount",
+    "HeadsConfig",
     "MLPNetwork",
     "Mixer",
     "MixerNetwork",
@@ -49,6 +61,7 @@ __all__ = [
     "Shards",
     "Solution",
     "Squared",
+    "TokenSet",
     "TwoLayerNetwork",
     "arrangement_bound",
     "arrangements",
@@ -57,14 +70,19 @@ __all__ = [
     "distributed",
     "factored",
     "fewer_heads",
+    "findings",
     "fista",
+    "fit_head",
     "frank_wolfe",
     "from_network",
     "head_count",
+    "heads_experiment",
     "largest_beta",
     "lower_bound",
     "newton",
     "nuclear_norm",
+    "paired",
+    "parameter_count",
     "project_cone",
     "quasi_nuclear_norm",
     "reference",
@@ -73,4 +91,6 @@ __all__ = [
     "solve",
     "spectral_norm",
     "splitting",
+    "summary",
+    "token_set",
 ]
