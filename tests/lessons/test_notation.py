@@ -19,8 +19,8 @@ SIZES = {
     "classes": "c",
     "neurons": "m",
 }
-# What else may stand there: the outputs of one head, all numbers that are predicted, a map of R^n.
-ALSO = {"D_h", "N", "n outputs"}
+# What else may stand there: all numbers that are predicted, a map of R^n.
+ALSO = {"N", "n outputs"}
 
 
 def misnamed(text: str) -> list[str]:
@@ -28,7 +28,7 @@ def misnamed(text: str) -> list[str]:
     prose = re.sub(r"```\{code-cell\}.*?^```", "", text, flags=re.S | re.M)
     found = []
     for letter, what in re.findall(r"\$([^$\s]{1,16})\$ (\w+)", prose):
-        if what in SIZES and re.fullmatch(r"[a-zA-Z](_(\w|\{[^}]*\}))?", letter):
+        if what in SIZES and re.fullmatch(r"[a-zN](_(\w|\{[^}]*\}))?", letter):
             if letter != SIZES[what] and not ALSO & {letter, f"{letter} {what}"}:
                 found.append(f"${letter}$ {what}")
     return found
