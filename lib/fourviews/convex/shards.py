@@ -95,7 +95,15 @@ class Shards:
         self.at_zero = self._total(lambda loss, R: loss.value(torch.zeros_like(loss.target)), None)
 
     def agree(self, what: str, value: str) -> None:
-        """Raise a ValueError in every process if they have not all the same value."""
+        """Raise a ValueError in every process if they have not all the same value.
+
+        Parameters
+        ----------
+        what : str
+            What the processes must agree on, for the message.
+        value : str
+            The value in this process.
+        """
         if self.group.size == 1:
             return
         digest = _digest(value.encode()) >> 8  # room for the sum
@@ -121,7 +129,15 @@ class Shards:
     def sum(
         self, term: Callable[[slice, Problem], Tensor], shape: tuple[int, ...]
     ) -> Float[Tensor, "*shape"]:
-        """Sum of a term of each part of the samples, in float64, over all processes."""
+        """Sum of a term of each part of the samples, in float64, over all processes.
+
+        Parameters
+        ----------
+        term : callable
+            From the slice of a part and its problem to a tensor.
+        shape : tuple of int
+            Shape of the term.
+        """
         total = torch.zeros(shape, dtype=torch.float64, device=self.device)
         for part, data in self:
             total += term(part, data)
@@ -224,6 +240,14 @@ class Shards:
         Exact up to rounding where the blocks have at most 2·10⁷ entries.  Else ``slack`` above
         what products find, at most, and valid but for ``failure_probability``: see
         :func:`~fourviews.convex.spectral.lanczos_bound`.
+
+        Parameters
+        ----------
+        residual : Tensor (n, ..., c)
+            R, of the shape of the targets.
+        slack, failure_probability, seed
+            Of the bound by Lanczos's method: its relative slack, the probability that it fails, and
+            the seed of its start.
         """
         if not self.matrix_free:
             return polar_upper_bound(self.gradient_blocks(residual))
@@ -232,7 +256,15 @@ class Shards:
         ).bound
 
     def lower_bound(self, residual: Float[Tensor, "n *s c"], polar: float) -> float:
-        """Lower bound on the optimum from the dual point along the residual, given its polar."""
+        """Lower bound on the optimum from the dual point along the residual, given its polar.
+
+        Parameters
+        ----------
+        residual : Tensor (n, ..., c)
+            R, of the shape of the targets.
+        polar : float
+            An upper bound on its polar, from :meth:`polar`.
+        """
         most = self.problem.beta / polar if polar > 0 else float("inf")
         return self.problem.loss.dual_bound(
             residual, most, lambda term: self._total(term, residual)
@@ -242,6 +274,13 @@ class Shards:
         """Objective and lower bound over all samples of all processes; options as for :meth:`polar`.
 
         With beta = 0 the bound is that of the zero dual point.
+
+        Parameters
+        ----------
+        point : Tensor or neurons
+            Coefficients, or the neurons that stand for them.
+        **options
+            As for :meth:`polar`.
         """
         loss, residual = self.loss_and_residual(point)
         polar = self.polar(residual, **options) if self.problem.beta > 0 else 1.0

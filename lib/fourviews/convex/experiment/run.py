@@ -60,6 +60,13 @@ def parameter_count(head: str, *, s: int, d: int, c: int, units: int, blocks: in
     the mixer, :math:`sd + c` for the Fourier head and :math:`(sd + c)/B` for the block-diagonal
     one, whose units are counted over all blocks; :math:`dc` for the linear head, however many.
 
+    Parameters
+    ----------
+    head : str
+        Name of the head.
+    s, d, c, units, blocks : int
+        Numbers of tokens, features, classes, units and blocks.
+
     Raises
     ------
     ValueError
@@ -143,6 +150,17 @@ def fit_head(
     seed: int,
 ) -> HeadFit:
     """One line of :func:`heads_experiment`, with the solutions behind it.
+
+    Parameters
+    ----------
+    config : HeadsConfig
+        Sizes and settings.
+    tokens : TokenSet
+        The data.
+    head, activation, form : str
+        Which head, activation and form of the input.
+    seed : int
+        Of the draw.
 
     Raises
     ------

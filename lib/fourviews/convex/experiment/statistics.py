@@ -133,7 +133,15 @@ def _comparison(differences: np.ndarray, test: str = "t") -> Comparison:
 def summary(
     rows: Sequence[Row], metric: str = "top1"
 ) -> dict[tuple[str, str, str], tuple[float, float]]:
-    """Mean and standard error over seeds of each head, activation and form of the input."""
+    """Mean and standard error over seeds of each head, activation and form of the input.
+
+    Parameters
+    ----------
+    rows : sequence of rows
+        Of :func:`heads_experiment`.
+    metric : str
+        The column that is averaged.
+    """
     groups: dict[tuple[str, str, str], list[float]] = {}
     for row in rows:
         groups.setdefault((row["head"], row["activation"], row["input"]), []).append(row[metric])

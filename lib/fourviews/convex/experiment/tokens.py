@@ -71,7 +71,15 @@ class TokenSet:
             )
 
     def draw(self, config: HeadsConfig, seed: int) -> tuple[Int64[Tensor, "a"], Int64[Tensor, "b"]]:
-        """Rows of training samples and of the hold-out: the first of each class in the seed's order."""
+        """Rows of training samples and of the hold-out: the first of each class in the seed's order.
+
+        Parameters
+        ----------
+        config : HeadsConfig
+            How many images of each class.
+        seed : int
+            Of the order of the images.
+        """
         order = torch.randperm(len(self.train), generator=Generator().manual_seed(seed))
         fit, held = [], []
         for c in range(self.classes):
