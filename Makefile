@@ -49,7 +49,7 @@ test-browser: $(READY)  ## open the built book in Chromium and look at it
 	@test -f _build/html/index.html || $(BIN)/python tools/build_book.py
 	@$(BIN)/python -m pytest -q -m "browser or site" tests/book $(PYTEST)
 
-bench: $(VENV)/.bench  ## compare speed with other packages: ratios in one run, _build/bench
+bench: $(VENV)/.bench  ## compare speed with other packages: the book's page of benchmarks
 	@$(BIN)/python benchmarks/run.py $(BENCH)
 
 lint: $(READY)  ## check style, lessons, register and notebooks without running anything
