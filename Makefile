@@ -59,7 +59,7 @@ test-browser: $(READY)  ## open the built book in Chromium and look at it
 newest: $(READY)  ## test the library with the oldest and newest torch, NumPy and CVXPY [ONLY=oldest]
 	@$(BIN)/python tools/newest.py $(ONLY)
 
-bench: $(VENV)/.bench  ## compare speed with other packages: ratios in one run, _build/bench
+bench: $(VENV)/.bench  ## compare speed with other packages: the book's page of benchmarks
 	@$(BIN)/python benchmarks/run.py $(BENCH)
 
 lint: $(READY)  ## check style, lessons, register and notebooks without running anything

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import torch
+from results import Row
 from timing import timed
 from torch import Tensor
 
@@ -43,7 +44,14 @@ def against_products(n: int, d: int, dtype: torch.dtype, rounds: int) -> Iterato
     least = found["two matrix products"]
     yield f"n = {n}, d = {d}, {str(dtype).removeprefix('torch.')}"
     for name, seconds in found.items():
-        yield f"    {name:32} {1e3 * seconds:8.2f} ms   ratio {seconds / least:5.2f}"
+        yield Row(
+            f"    {name:32} {1e3 * seconds:8.2f} ms   ratio {seconds / least:5.2f}",
+            "steps",
+            problem=f"n = {n}, d = {d}, {str(dtype).removeprefix('torch.')}",
+            step=name,
+            seconds=seconds,
+            ratio=seconds / least,
+        )
 
 
 def largest_tensor(step: Callable[[], object]) -> int:

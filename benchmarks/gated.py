@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 from problems import Case, build
+from results import OURS, Row
 
 from fourviews import convex
 
@@ -111,14 +112,29 @@ def compare(case: Case, n_gates: int, peers: dict[str, Callable], limit: float) 
     ours = convex.solve(problem, tol=TARGET, progress=False)
     seconds = time.perf_counter() - started
     assert ours.converged
-    yield (
+    known = {"problem": f"{case}, {len(problem.masks)} gates", "size": case.n}
+    yield Row(
         f"{case}, {len(problem.masks)} gates: {ours.method}, {ours.iterations} steps, "
-        f"{seconds:.2f} s, certified gap {ours.relative_gap:.1e}, {ours.rank} active gates"
+        f"{seconds:.2f} s, certified gap {ours.relative_gap:.1e}, {ours.rank} active gates",
+        "gated",
+        **known,
+        solver=f"{OURS}, {ours.method}",
+        seconds=seconds,
+        ratio=1.0,
+        accuracy=ours.relative_gap,
     )
     for name, solver in peers.items():
         peer, excess, reached = to_target(solver, problem, exact.lower_bound, limit)
         said = "" if reached else f" (target not reached: {excess:.1e})"
-        yield f"    {name:18} {peer:8.2f} s   ratio {peer / seconds:7.1f}{said}"
+        yield Row(
+            f"    {name:18} {peer:8.2f} s   ratio {peer / seconds:7.1f}{said}",
+            "gated",
+            **known,
+            solver=name,
+            seconds=peer,
+            ratio=peer / seconds,
+            accuracy=excess,
+        )
 
 
 def tables(quick: bool = False) -> Iterator[str]:

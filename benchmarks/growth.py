@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import torch
 from problems import Case, build
+from results import Row
 
-from fourviews import convex, display
+from fourviews import convex
 
 METHODS = ("fista", "splitting", "newton", "factored")
 
@@ -19,36 +20,22 @@ def seconds_of(method: str, problem: convex.Problem, tol: float = 1e-5) -> float
     return time.perf_counter() - started if solution.converged else float("nan")
 
 
-def tables(quick: bool, folder: Path) -> list[str]:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    display.use_style()
+def tables(quick: bool = False) -> Iterator[str]:
     sizes = (100, 200, 400) if quick else (100, 200, 400, 800, 1600)
-    rows = ["Time to a gap of 1e-5 against the number of rows (d = 10, one output, 100 gates)", ""]
-    rows.append("    " + "n".rjust(6) + "".join(name.rjust(12) for name in METHODS))
-    found: dict[str, list[float]] = {name: [] for name in METHODS}
+    yield "Time to a gap of 1e-5 against the number of rows (d = 10, one output, 100 gates)"
+    yield ""
     slow: set[str] = set()
     for n in sizes:
         problem = build(Case(n, 10, 1, 0.05), "gated_relu", 100)
         for name in METHODS:
             value = float("nan") if name in slow else seconds_of(name, problem)
-            found[name].append(value)
+            yield Row(
+                f"    {n:6} {name:10} {value:8.2f} s", "rows", n=n, method=name, seconds=value
+            )
             if value > 30:
                 slow.add(name)
-        cells = "".join(f"{found[name][-1]:12.2f}" for name in METHODS)
-        rows.append(f"    {n:6}{cells}")
-    fig, ax = plt.subplots()
-    for marker, name in zip("os^v", METHODS, strict=True):
-        ax.loglog(sizes, found[name], marker=marker, label=name)
-    ax.set(xlabel="rows n", ylabel="seconds to a gap of 1e-5")
-    ax.legend()
-    fig.savefig(folder / "time_against_rows.png")
-    plt.close(fig)
-    rows += ["", *one_map(quick)]
-    return rows
+    yield ""
+    yield from one_map(quick)
 
 
 def one_map(quick: bool) -> list[str]:
@@ -72,5 +59,6 @@ def one_map(quick: bool) -> list[str]:
     rows.append(f"    {base}: {first:.4f} s")
     for name in base:
         ratio = timed(**{**base, name: 2 * base[name]}) / first
-        rows.append(f"    {name:6} doubled: ratio {ratio:.2f}")
+        text = f"    {name:6} doubled: ratio {ratio:.2f}"
+        rows.append(Row(text, "maps", doubled=name, ratio=ratio))
     return rows

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 import torch
+from results import OURS, Row
 
 from fourviews import convex, data
 
@@ -128,21 +129,42 @@ def against_cvxpy(case: Case, solvers: Collection[str]) -> Iterator[str]:
     ours = convex.solve(problem, tol=TARGET, progress=False)
     seconds = time.perf_counter() - started
     said = "" if ours.converged else " (not converged)"
-    yield (
+    known = {"problem": str(case), "size": case.d if case in GROWING else None}
+    yield Row(
         f"{case}: {ours.method}, {seconds:.2f} s, gap {ours.relative_gap:.1e}{said}, "
-        f"rank {ours.rank}"
+        f"rank {ours.rank}",
+        "heads",
+        **known,
+        solver=f"{OURS}, {ours.method}",
+        seconds=seconds,
+        ratio=1.0,
+        accuracy=ours.relative_gap,
     )
     fastest = None
     for name in solvers:
         try:
             peer = convex.reference(problem, tol=TARGET, solver=name, **SOLVERS[name])
         except RuntimeError:
-            yield f"    {name:10} nothing within {LIMIT:.0f} s   ratio over {LIMIT / seconds:.0f}"
+            yield Row(
+                f"    {name:10} nothing within {LIMIT:.0f} s   ratio over {LIMIT / seconds:.0f}",
+                "heads",
+                **known,
+                solver=f"CVXPY, {name}: nothing within {LIMIT:.0f} s",
+                seconds=None,
+                ratio=None,
+                accuracy=None,
+            )
             continue
         took = peer.history[-1].seconds
-        yield (
+        yield Row(
             f"    {name:10} {took:8.1f} s   ratio {took / seconds:7.1f}   "
-            f"gap {peer.relative_gap:.1e}"
+            f"gap {peer.relative_gap:.1e}",
+            "heads",
+            **known,
+            solver=f"CVXPY, {name}",
+            seconds=took,
+            ratio=took / seconds,
+            accuracy=peer.relative_gap,
         )
         fastest = took if fastest is None else min(fastest, took)
     if fastest is not None:
@@ -164,7 +186,9 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def factored(X: torch.Tensor, label: torch.Tensor, wanted: dict[float, float]) -> Iterator[str]:
+def factored(
+    X: torch.Tensor, label: torch.Tensor, wanted: dict[float, float], features: str = "generated"
+) -> Iterator[str]:
     """``wanted``: the gap for each share of β_max."""
     (n, s, d), c = X.shape, int(label.max()) + 1
     top = pooled_attention(X, label)
@@ -174,11 +198,20 @@ def factored(X: torch.Tensor, label: torch.Tensor, wanted: dict[float, float]) -
         solution = convex.factored(problem, tol=tol, progress=False)
         seconds, used = time.perf_counter() - started, time.process_time() - used
         load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-        yield (
+        yield Row(
             f"n={n} s={s} d={d} c={c} β={share:g}·β_max: {seconds:.0f} s ({used:.0f} s of "
             f"processor time, {torch.get_num_threads()} threads{load}), certified gap "
             f"{solution.relative_gap:.1e} of {tol:.0e} wanted, rank {solution.rank}, "
-            f"{solution.iterations} rounds, memory {peak_memory():.1f} GB"
+            f"{solution.iterations} rounds, memory {peak_memory():.1f} GB",
+            "attention",
+            features=features,
+            n=n,
+            share=share,
+            seconds=seconds,
+            processor=used,
+            gap=solution.relative_gap,
+            rank=solution.rank,
+            memory=peak_memory(),
         )
 
 
@@ -196,7 +229,7 @@ def tables(quick: bool = False) -> Iterator[str]:
         by_class = torch.argsort(features[1], stable=True).view(100, 20)
         for n in (500, 1000, 2000):
             part = by_class[:, : n // 100].ravel()
-            yield from factored(features[0][part], features[1][part], wanted)
+            yield from factored(features[0][part], features[1][part], wanted, "Tiny ImageNet")
     yield ""
     yield "Heads: certified gap 1e-6 against CVXPY; linear attention as d grows"
     yield ""

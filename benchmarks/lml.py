@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Iterator
 
 import torch
+from results import OURS, Row
 from timing import timed
 from torch import Tensor
 
@@ -108,19 +109,29 @@ def against_root_finding(n: int, dtype: torch.dtype, rounds: int) -> Iterator[st
     x = (3 * torch.randn(BATCH, n, generator=generator)).to(dtype).requires_grad_()
     grad = torch.randn(BATCH, n, generator=generator).to(dtype)
     layers: dict[str, Callable[[Tensor], Tensor]] = {
-        "fourviews": lambda rows: projection.lml(rows, K),
+        OURS: lambda rows: projection.lml(rows, K),
         "bracketing, 100 steps": Bracketing.apply,
         "Newton, unrolled": unrolled_newton,
         "Newton, last step": lambda rows: unrolled_newton(rows, differentiate_all=False),
         "softmax": lambda rows: torch.softmax(rows, -1),
     }
     times = timed({name: both_passes(f, x, grad) for name, f in layers.items()}, rounds)
-    ours = statistics.median(times["fourviews"])
+    ours = statistics.median(times[OURS])
     yield f"n = {n}, batch {BATCH}, k = {K}, {str(dtype).removeprefix('torch.')}"
     for name, layer in layers.items():
         seconds = statistics.median(times[name])
-        said = "" if name == "softmax" else f"   residual {residual(layer, x):.1e}"
-        yield f"    {name:22} {1e3 * seconds:9.2f} ms   ratio {seconds / ours:7.2f}{said}"
+        apart = None if name == "softmax" else residual(layer, x)
+        said = "" if apart is None else f"   residual {apart:.1e}"
+        yield Row(
+            f"    {name:22} {1e3 * seconds:9.2f} ms   ratio {seconds / ours:7.2f}{said}",
+            "lml",
+            problem=f"n = {n}, batch {BATCH}, {str(dtype).removeprefix('torch.')}",
+            size=n,
+            solver=name,
+            seconds=seconds,
+            ratio=seconds / ours,
+            accuracy=apart,
+        )
 
 
 def against_a_conic_layer(n: int, batch: int, rounds: int) -> Iterator[str]:
@@ -135,10 +146,18 @@ def against_a_conic_layer(n: int, batch: int, rounds: int) -> Iterator[str]:
     ours = lambda rows: projection.lml(rows, K)  # noqa: E731
     fast = statistics.median(timed({"ours": both_passes(ours, x, grad)}, 20)["ours"])
     slow = statistics.median(timed({"conic": both_passes(conic, x, grad)}, rounds)["conic"])
-    for name, layer, seconds in (("fourviews", ours, fast), ("cvxpylayers", conic, slow)):
-        yield (
+    for name, layer, seconds in ((OURS, ours, fast), ("cvxpylayers", conic, slow)):
+        apart = residual(layer, x)
+        yield Row(
             f"    {name:22} {1e3 * seconds:9.2f} ms   ratio {seconds / fast:7.1f}"
-            f"   residual {residual(layer, x):.1e}"
+            f"   residual {apart:.1e}",
+            "lml",
+            problem=f"n = {n}, batch {batch}, float64",
+            size=n,
+            solver=name,
+            seconds=seconds,
+            ratio=seconds / fast,
+            accuracy=apart,
         )
 
 
@@ -187,9 +206,16 @@ def against_softmax_in_training(quick: bool, rounds: int) -> Iterator[str]:
             a / b for a, b in zip(times["LML"], times["softmax"], strict=True)
         )
         parameters = sum(p.numel() for p in network.parameters())
-        yield (
+        yield Row(
             f"    {name:22} LML {1e3 * lml:9.2f} ms, softmax {1e3 * softmax:9.2f} ms,"
-            f" ratio {ratio:.3f}   ({parameters} weights)"
+            f" ratio {ratio:.3f}   ({parameters} weights)",
+            "training",
+            problem=name,
+            size=parameters,
+            solver="LML loss by cross-entropy",
+            seconds=lml,
+            ratio=ratio,
+            accuracy=None,
         )
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import torch
 
-PACKAGES = ("fourviews", "torch", "numpy", "scipy", "cvxpy", "clarabel", "scs", "pyscnn", "celer")
+PACKAGES = (
+    *("fourviews", "torch", "numpy", "scipy"),
+    *("cvxpy", "clarabel", "scs", "cvxpylayers", "pyscnn", "celer"),
+)
 
 
-def describe() -> list[str]:
-    """Date, processor, cores, memory, threads and versions, one line each."""
+def describe() -> dict[str, str]:
+    """Date; processor, cores, memory and threads; versions."""
     processor = platform.processor() or platform.machine()
     memory = ""
     try:
@@ -32,8 +35,9 @@ def describe() -> list[str]:
             versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             versions.append(f"{name} missing")
-    return [
-        f"{datetime.date.today().isoformat()}: {processor}, {os.cpu_count()} cores{memory}, "
-        f"{torch.get_num_threads()} threads",
-        ", ".join(versions),
-    ]
+    cores = f"{os.cpu_count()} cores{memory}, {torch.get_num_threads()} threads"
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{processor}, {cores}",
+        "versions": ", ".join(versions),
+    }

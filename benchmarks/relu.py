@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 
 from problems import RELU, RELU_LARGER, build
+from results import Row
 
 from fourviews import convex
 
@@ -36,8 +37,15 @@ def line(case) -> tuple[str, float]:
     problem = build(case, "relu")
     solution = convex.solve(problem, tol=ACCURATE, time_limit=LIMIT_SECONDS, progress=False)
     seconds = time.perf_counter() - started
-    text = (
+    text = Row(
         f"    {str(case):44} {len(problem.masks):7} {solution.rank:7} "
-        f"{solution.relative_gap:8.1e} {seconds:8.1f}  {solution.method}"
+        f"{solution.relative_gap:8.1e} {seconds:8.1f}  {solution.method}",
+        "relu",
+        problem=str(case),
+        cells=len(problem.masks),
+        neurons=solution.rank,
+        gap=solution.relative_gap,
+        seconds=seconds,
+        method=solution.method,
     )
     return text, solution.relative_gap

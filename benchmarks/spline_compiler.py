@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from results import Row
 from scipy import interpolate
 from torch import nn
 
@@ -71,9 +72,17 @@ def against_scipy(count: int) -> Iterator[str]:
         rounded = np.abs(single(points.float())[:, 0].numpy() - wanted).max() / scale
         ratio = seconds(lambda e=encoder, p=points: e(p)) / seconds(lambda g=f, p=x: g(p))
         report = encoder.report
-        yield (
+        yield Row(
             f"    {name:38}{compiled:10.2f}{report.layers:10}{report.parameters:10}"
-            f"{ratio:10.1f}{error:10.1e}{rounded:10.1e}"
+            f"{ratio:10.1f}{error:10.1e}{rounded:10.1e}",
+            "splines",
+            spline=name,
+            compile=compiled,
+            blocks=report.layers,
+            weights=report.parameters,
+            ratio=ratio,
+            error=float(error),
+            float32=float(rounded),
         )
     yield ""
 
@@ -102,7 +111,13 @@ def digits() -> Iterator[str]:
         encoder = spline.compile_encoder(f)
         ours = np.abs(encoder(torch.tensor(points)[:, None, None])[:, 0, 0].numpy() - wanted).max()
         theirs = np.abs(truncated_powers(f, points) - wanted).max()
-        yield f"    {count:20}{theirs / scale:20.1e}{ours / scale:20.1e}"
+        yield Row(
+            f"    {count:20}{theirs / scale:20.1e}{ours / scale:20.1e}",
+            "digits",
+            knots=count,
+            powers=float(theirs / scale),
+            ours=float(ours / scale),
+        )
     yield ""
 
 
@@ -122,4 +137,12 @@ def neurons(counts: tuple[int, ...]) -> Iterator[str]:
         hidden = [m.out_features for m in network if isinstance(m, nn.Linear)][:-1]
         pieces = len(f.tri.simplices)
         bound = spline.chen_bound(pieces, pieces)
-        yield f"    {count:13}{pieces:13}{sum(hidden):13}{bound:13}{spent:13.2f}"
+        yield Row(
+            f"    {count:13}{pieces:13}{sum(hidden):13}{bound:13}{spent:13.2f}",
+            "neurons",
+            points=count,
+            pieces=pieces,
+            neurons=sum(hidden),
+            bound=bound,
+            seconds=spent,
+        )

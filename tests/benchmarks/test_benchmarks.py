@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -51,16 +52,22 @@ def test_a_line_of_the_relu_table_is_what_the_solver_says():
 def test_the_machine_is_described():
     from machine import describe
 
-    date, versions = describe()
-    assert "cores" in date and f"torch {torch.__version__.split('+')[0]}" in versions
+    found = describe()
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found["date"])
+    assert "cores" in found["machine"]
+    assert f"torch {torch.__version__.split('+')[0]}" in found["versions"]
 
 
-def test_quick_growth_has_a_row_a_size_and_a_plot(tmp_path):
+def test_quick_growth_has_a_row_for_each_size_and_method():
     import growth
+    from results import tables_of
 
-    rows = growth.tables(True, tmp_path)
-    assert sum(row.strip().startswith(("100 ", "200 ", "400 ")) for row in rows) == 3
-    assert (tmp_path / "time_against_rows.png").stat().st_size > 5000
+    found = tables_of(growth.tables(True))
+    assert [row[:2] for row in found["rows"]] == [
+        [n, method] for n in (100, 200, 400) for method in growth.METHODS
+    ]
+    assert all(row[2] > 0 for row in found["rows"])
+    assert [row[0] for row in found["maps"]] == ["n", "d", "gates", "c"]
 
 
 def test_tokens_have_the_scales_and_labels_that_they_say():
@@ -86,6 +93,7 @@ def test_tokens_have_the_scales_and_labels_that_they_say():
 
 def test_a_row_of_the_heads_table_certifies():
     import heads
+    from results import tables_of
 
     rows = list(heads.factored(*heads.tokens(40, 6, 5, 4), {0.1: 1e-4}))
     assert len(rows) == 1 and "β=0.1·β_max" in rows[0] and "of 1e-04 wanted" in rows[0]
@@ -95,6 +103,11 @@ def test_a_row_of_the_heads_table_certifies():
     ours, peer, fastest = heads.against_cvxpy(case, ("CLARABEL",))
     assert "not converged" not in ours and "CLARABEL" in peer and "ratio" in peer
     assert peer.split()[1:5] == fastest.split()[1:5]
+    found = tables_of([*rows, ours, peer, fastest])
+    assert [len(found[name]) for name in ("attention", "heads")] == [1, 2]
+    mine, theirs = found["heads"]
+    assert (mine[2], mine[4], theirs[2]) == ("fourviews, splitting", 1.0, "CVXPY, CLARABEL")
+    assert theirs[4] == pytest.approx(theirs[3] / mine[3], rel=2e-3)
 
 
 def test_the_largest_tensor_of_energy_and_step_is_no_larger_than_scores_or_tokens():

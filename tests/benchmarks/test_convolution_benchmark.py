@@ -11,8 +11,11 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 def test_quick_table(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import attention_from_conv
+    from results import tables_of
 
-    text = "\n".join(attention_from_conv.tables(quick=True))
+    lines = list(attention_from_conv.tables(quick=True))
+    assert {name: len(rows) for name, rows in tables_of(lines).items()} == {"paths": 6, "pixels": 3}
+    text = "\n".join(lines)
     ratios = [float(r) for r in re.findall(r"dense module .* ms, ratio +([\d.]+) +matrix", text)]
     assert len(ratios) == 2  # two sizes; how large they are is for a quiet machine
     assert all(float(apart) < 1e-5 for apart in re.findall(r"matrix given.*apart (\S+)", text))

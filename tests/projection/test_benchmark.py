@@ -13,8 +13,9 @@ from fourviews import projection
 PATH = Path(__file__).resolve().parents[2] / "benchmarks" / "lml.py"
 
 
-@pytest.fixture(scope="module")
-def lml():
+@pytest.fixture
+def lml(monkeypatch):
+    monkeypatch.syspath_prepend(str(PATH.parent))
     spec = importlib.util.spec_from_file_location("benchmark_lml", PATH)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -50,3 +51,10 @@ def test_tables_have_a_row_a_rival_with_its_residual(lml) -> None:
     assert ("left out" in conic[1]) != installed
     training = list(lml.against_softmax_in_training(quick=True, rounds=2))
     assert all("ratio" in row for row in training[1:]) and len(training) == 3
+    from results import tables_of
+
+    found = tables_of([*rows, *conic, *training])
+    assert {name: len(table) for name, table in found.items()} == {
+        "lml": 5 + 2 * installed,
+        "training": 2,
+    }

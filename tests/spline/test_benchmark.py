@@ -20,7 +20,11 @@ def benchmark(monkeypatch):
 
 
 def test_every_table_has_its_rows(benchmark):
+    from results import tables_of
+
     rows = list(benchmark.tables(True))
+    found = {name: len(table) for name, table in tables_of(rows).items()}
+    assert found == {"splines": 5, "digits": 3, "neurons": 2}
     assert sum("NdBSpline" in row for row in rows) == 1
     assert all("nan" not in row for row in rows)
     counted = [row.split() for row in rows if row.strip() and row.split()[0] in ("10", "30")]
