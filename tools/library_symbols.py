@@ -83,6 +83,10 @@ def public_symbols(root: Path = ROOT) -> dict[str, Symbol]:
             for name, kind, line, leads_to in _defined(tree, exported)
         }
         for name in exported:
+            inside = [folder / f"{name}.py", folder / name / "__init__.py"]
+            module = next((file for file in inside if file.exists()), None)
+            if name not in places and module:
+                places[name] = ("module", module, 1, ())
             if name not in places:
                 raise SymbolError(f"{main}: {name!r} in __all__ is defined nowhere in {view}")
             found[f"{view}.{name}"] = Symbol(view, name, *places[name])

@@ -157,6 +157,8 @@ def _directive(symbol: Symbol) -> list[str]:
         return [f".. autofunction:: {symbol.name}"]
     if symbol.kind == "class":
         return [f".. autoclass:: {symbol.name}", "   :members:"]
+    if symbol.kind == "module":
+        return [f".. automodule:: {symbol.path}"]
     # Sphinx looks for the comment beside the name's first value, in another file: given here.
     return [f".. py:data:: {symbol.name}", "", f"   {summary(symbol)}"]
 
@@ -170,7 +172,7 @@ def _parsed(file: Path) -> tuple[str, ast.Module]:
 def summary(symbol: Symbol) -> str:
     """The first sentence of a docstring, or of the comment `#:` above data, on one line."""
     text, tree = _parsed(symbol.file)
-    doc = ""
+    doc = (ast.get_docstring(tree) or "") if symbol.kind == "module" else ""
     for node in tree.body:
         if getattr(node, "name", None) == symbol.name:
             doc = inspect.cleandoc(ast.get_docstring(node) or "")
