@@ -150,7 +150,7 @@ def growth(name: str, activation: str, path: Path, sizes: tuple[int, int]) -> It
 
 def passes(name: str, activation: str, path: Path, n: int, count: int) -> dict[str, float] | None:
     """Seconds of some gradients over the samples of all processes; None but in the first."""
-    with convex.distributed.processes() as group:
+    with convex.processes() as group:
         torch.set_num_threads(1)
         X = np.load(path, mmap_mode="r")[:n]
         shards = convex.Shards(group.part(problem_of(name, X, activation)), SHARD, group=group)

@@ -183,5 +183,5 @@ JOBS = {
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     seconds = 5 if sys.argv[1] == "asleep" else 300
-    with convex.distributed.processes(timeout=seconds) as group:
+    with convex.processes(timeout=seconds) as group:
         JOBS[sys.argv[1]](Path(sys.argv[2]), group)

@@ -77,7 +77,7 @@ def two(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def one():
-    group = convex.distributed.Group()
+    group = convex.Group()
     found = {
         name: processes.results(problem, problem, group)
         for name, problem in processes.problems().items()
@@ -136,7 +136,7 @@ def test_a_lost_process_ends_the_others(job, longest, tmp_path):
 
 
 def test_one_process_alone_needs_no_group():
-    with convex.distributed.processes() as group:
+    with convex.processes() as group:
         assert (group.rank, group.size) == (0, 1)
         problem = processes.problems()["mlp"]
         assert group.share(7) == slice(0, 7) and len(group.part(problem).X) == 31
@@ -146,7 +146,7 @@ def test_one_process_alone_needs_no_group():
 def test_shares_are_disjoint_and_nearly_equal():
     for size in (1, 2, 3, 8):
         for count in (0, 1, 5, 31):
-            groups = [convex.distributed.Group(rank, size) for rank in range(size)]
+            groups = [convex.Group(rank, size) for rank in range(size)]
             parts = [list(range(count))[group.share(count)] for group in groups]
             assert sum(parts, []) == list(range(count))
             assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -110,7 +110,7 @@ def test_what_shards_refuse():
     with pytest.raises(ValueError, match="beta > 0"):
         convex.fista(problem.with_beta(0.0), shard=2)
     with pytest.raises(ValueError, match="timeout must be a number of seconds > 0"):
-        with convex.distributed.processes(timeout=0):
+        with convex.processes(timeout=0):
             pass
 
 

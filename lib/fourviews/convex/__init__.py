@@ -5,10 +5,10 @@ objective, lower bound and relative gap; ``Solution.network()`` turns them into 
 network with the same objective, ``from_network`` goes back.  Source: Sahiner et al. (2022).
 """
 
-from . import distributed
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .distributed import Group, processes
 from .experiment import (
     HeadsConfig,
     TokenSet,
@@ -67,7 +67,6 @@ __all__ = [
     "arrangements",
     "circulant",
     "cone_decomposition",
-    "distributed",
     "factored",
     "fewer_heads",
     "findings",
@@ -93,4 +92,6 @@ __all__ = [
     "splitting",
     "summary",
     "token_set",
+    "Group",
+    "processes",
 ]

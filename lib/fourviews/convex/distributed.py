@@ -2,7 +2,7 @@ r"""Several processes that hold parts of the samples and sum over all of them.
 
 Started by ``torchrun``, each process runs the same script::
 
-    with convex.distributed.processes() as group:
+    with convex.processes() as group:
         problem = group.part(convex.MLP(X, Y, beta=0.1))    # X memory-mapped
         solution = convex.factored(problem, shard=512, group=group)
 

@@ -1,7 +1,7 @@
 r"""Objective, gradient and certificate of a problem, a shard of its samples at a time.
 
 Every quantity that a solver needs is a sum over samples, so it is formed from the terms of the
-shards, here and, in a :class:`~fourviews.convex.distributed.Group`, in all other processes.
+shards, here and, in a :class:`~fourviews.convex.Group`, in all other processes.
 """
 
 from __future__ import annotations

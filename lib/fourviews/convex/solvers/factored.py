@@ -84,7 +84,7 @@ def factored(
         Samples that go through the network at a time; all if not given.  Memory beyond data,
         targets and factors grows with this number, not with n: see :class:`~fourviews.convex.Shards`.
     group : Group, optional
-        Processes that hold the other samples, from :func:`~fourviews.convex.distributed.processes`;
+        Processes that hold the other samples, from :func:`~fourviews.convex.processes`;
         ``problem`` is this one's part.  Each ends with the same solution.  It is that of one process
         with the same ``shard`` but for the rounding of sums, which the descent may amplify, as it
         leaves saddles: objectives agree within the certified gap.  The processes need processors of
