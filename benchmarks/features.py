@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from results import Row
 
 from fourviews import data
 from fourviews.data.features import backbone
@@ -71,10 +72,25 @@ def tables(quick: bool = False) -> Iterator[str]:
         theirs, their_cpu, _ = rate(
             rival, lambda size=size: shared_out(loaded, images[:rival], size)
         )
-        yield (
-            f"    batch {size:2}   to a store on disk {ours:6.1f} images/s, {cpu:5.1f} ms CPU an image"
-            f" ({1e3 * threads / cpu:.0f} images/s where {threads} cores are free)   batches as torch shares them out {theirs:6.1f} images/s, {their_cpu:5.1f} ms CPU"
-            f"   ratio {ours / theirs:5.2f}"
+        yield Row(
+            f"    batch {size:2}   to a store on disk {ours:6.1f} images/s, {cpu:5.1f} ms CPU an image "
+            f"({1e3 * threads / cpu:.0f} images/s where {threads} cores are free)",
+            "images",
+            images="to a store on disk",
+            batch=size,
+            rate=ours,
+            processor_ms=cpu,
+            ratio=1.0,
+        )
+        yield Row(
+            f"    batches as torch shares them out {theirs:6.1f} images/s, {their_cpu:5.1f} ms CPU"
+            f"   ratio {ours / theirs:5.2f}",
+            "images",
+            images="batches as torch shares them out",
+            batch=size,
+            rate=theirs,
+            processor_ms=their_cpu,
+            ratio=ours / theirs,
         )
     with empty_cache():
         store = data.token_store(images, progress=False)
@@ -91,4 +107,10 @@ def tables(quick: bool = False) -> Iterator[str]:
         yield f"    then, from {size:.0f} MB in half precision:"
         for name, step in steps.items():
             speed, cpu, _ = rate(n, step)
-            yield f"    {name:20} {speed:9.0f} images/s, {cpu:6.3f} ms CPU an image"
+            yield Row(
+                f"    {name:20} {speed:9.0f} images/s, {cpu:6.3f} ms CPU an image",
+                "stored",
+                stored=name,
+                rate=speed,
+                processor_ms=cpu,
+            )

@@ -31,6 +31,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "digits": ("knots", "powers", "ours"),
     "neurons": ("points", "pieces", "neurons", "bound", "seconds"),
     "steps": ("problem", "step", "seconds", "ratio"),
+    "gradients": ("problem", "n", "seconds", "processor", "memory"),
+    "processes": ("problem", "n", "processes", "seconds", "processor", "ratio"),
+    "images": ("images", "batch", "rate", "processor_ms", "ratio"),
+    "stored": ("stored", "rate", "processor_ms"),
 }
 OURS = "fourviews"
 
