@@ -50,7 +50,4 @@ def units(budget, s, d, c, B):
         "fno": s * d + c,
         "block_fno": (s * d + c) // B,
     }
-    return {
-        head: budget // one - (budget % one == 0)
-        for head, one in weights.items()
-    }
+    return {head: budget // one - (budget % one == 0) for head, one in weights.items()}

@@ -216,7 +216,7 @@ class HeadsConfig:
             name: list(value) if isinstance(value, tuple) else value
             for name, value in dataclasses.asdict(self).items()
         }
-        return _yaml().safe_dump(fields, sort_keys=False)
+        return _yaml().safe_dump(fields, sort_keys=False, default_flow_style=None)
 
 
 def _count(name: str, value: object) -> None:
