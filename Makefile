@@ -13,7 +13,8 @@ export JUPYTER_PREFER_ENV_PATH = 1
 export PYTHONUTF8 = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help book lesson lab serve instructor assignment test test-browser bench lint clean
+.PHONY: help book lesson lab serve pdf zip instructor assignment test test-browser newest bench lint \
+	release clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | \
@@ -34,6 +35,12 @@ serve: $(READY)  ## show the built book at a local address
 	@test -f _build/html/index.html || { echo "There is no book yet: run make book first."; exit 2; }
 	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory _build/html
 
+pdf: $(READY)  ## set the whole book on paper: _build/four-views-of-attention.pdf (needs LaTeX)
+	@$(BIN)/python tools/make_pdf.py
+
+zip: $(READY)  ## pack the built book for reading without a network: _build/four-views-of-attention-….zip
+	@$(BIN)/python tools/make_zip.py
+
 instructor: $(READY)  ## build the instructor edition: _build/instructor/html/index.html
 	@$(BIN)/python tools/build_book.py --edition instructor
 
@@ -49,13 +56,21 @@ test-browser: $(READY)  ## open the built book in Chromium and look at it
 	@test -f _build/html/index.html || $(BIN)/python tools/build_book.py
 	@$(BIN)/python -m pytest -q -m "browser or site" tests/book $(PYTEST)
 
+newest: $(READY)  ## test the library with the oldest and newest torch, NumPy and CVXPY [ONLY=oldest]
+	@$(BIN)/python tools/newest.py $(ONLY)
+
 bench: $(VENV)/.bench  ## compare speed with other packages: the book's page of benchmarks
 	@$(BIN)/python benchmarks/run.py $(BENCH)
 
 lint: $(READY)  ## check style, lessons, register and notebooks without running anything
 	@$(BIN)/ruff check .
 	@$(BIN)/python tools/ledger.py check
+	@$(BIN)/python tools/corrections.py
 	@$(BIN)/python tools/write_notebooks.py check
+
+release: $(READY)  ## make a release: VERSION=0.2.0 [DRY_RUN=1], from a commit without open changes
+	@test -n "$(VERSION)" || { echo "Say which: make release VERSION=0.2.0 [DRY_RUN=1]"; exit 2; }
+	@$(BIN)/python tools/release.py "$(VERSION)" $(if $(DRY_RUN),--dry-run)
 
 clean:  ## remove what was built (not the environment)
 	rm -rf _build dist .pytest_cache .ruff_cache

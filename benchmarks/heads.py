@@ -63,10 +63,7 @@ def image_features(n: int, d: int) -> tuple[torch.Tensor, torch.Tensor] | None:
     if images.source.kind == "substitute" or len(images) != n:
         return None
     found = data.image_tokens(images, max_images=n)
-    X = found.tokens.double()
-    X -= X.mean(dim=(0, 1))
-    variance, axes = torch.linalg.eigh(torch.tensordot(X, X, dims=([0, 1], [0, 1])))
-    X = (X @ (axes[:, -d:] / variance[-d:].sqrt()).flip(1)).float()
+    X = data.reduce_features(found, to=d, scale=True).apply(found).tokens
     return X / (X.square().sum(dim=-1).mean() * X.shape[1]).sqrt(), found.labels
 
 

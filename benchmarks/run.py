@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 
 import attention_from_conv
 import energies
+import features
 import gated
 import growth
 import heads
@@ -24,6 +25,7 @@ import lml
 import page
 import relu
 import results
+import scale
 import spline_compiler
 import vector
 from machine import describe
@@ -35,10 +37,12 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "relu": relu.tables,
     "growth": growth.tables,
     "heads": heads.tables,
+    "scale": scale.tables,
     "lml": lml.tables,
     "convolution": attention_from_conv.tables,
     "spline": spline_compiler.tables,
     "unrolled": energies.tables,
+    "features": features.tables,
 }
 
 

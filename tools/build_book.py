@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from execute_lessons import Run, execute, stored_run
 from execute_solutions import code_cells, execute_solutions, executed_notebook
 from ledger import LedgerError
 from lesson_source import SourceError
+from library_symbols import SymbolError
 from settings import ROOT
 
 
@@ -76,27 +77,43 @@ def looks(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def run_sphinx(tree: Path, html: Path, root: Path, *, quiet: bool, strict: bool) -> int:
+def run_sphinx(
+    tree: Path, out: Path, root: Path, *, quiet: bool, strict: bool, builder: str = "html"
+) -> int:
     """Jupyter Book on the derived tree; if `strict`, warnings are errors. Returns the status.
 
     The command line of Jupyter Book always writes into a folder `_build/html`; the function behind
     it takes any folder, which lets each edition have its own.
     """
     start = (
-        "import sys; from jupyter_book.sphinx import build_sphinx; tree, html, *flags = sys.argv[1:]; "
-        "sys.exit(build_sphinx(tree, html, noconfig=True, path_config=tree + '/_config.yml', "
+        "import sys; from jupyter_book.sphinx import build_sphinx; "
+        "tree, out, builder, *flags = sys.argv[1:]; "
+        "sys.exit(build_sphinx(tree, out, noconfig=True, path_config=tree + '/_config.yml', "
+        "builder=builder, "
         "confoverrides={'external_toc_path': tree + '/_toc.yml', 'latex_individualpages': False}, "
         "keep_going=True, quiet='quiet' in flags, warningiserror='strict' in flags) != 0)"
     )
-    command = [sys.executable, "-c", start, str(tree), str(html)]
+    command = [sys.executable, "-c", start, str(tree), str(out), builder]
     command += ["quiet"] * quiet + ["strict"] * strict
-    paths = [str(root / "tools" / "sphinx_ext"), os.environ.get("PYTHONPATH", "")]
+    # The library too: the reference pages take its docstrings.
+    own = [str(root / "tools" / "sphinx_ext"), str(root / "lib")]
+    paths = [*own, os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONWARNINGS": "ignore",
     }
     return subprocess.run(command, env=environment, check=False).returncode
+
+
+def sphinx_values(root: Path, notebooks: Path, lessons: Iterable[str]) -> dict:
+    """What the book's extension has to know of this build."""
+    return {
+        "fourviews_lessons": list(lessons),
+        "fourviews_looks": looks(root),
+        "fourviews_notebooks": str(notebooks),
+        "fourviews_tests": str(root / "tests"),
+    }
 
 
 def write_config(tree: Path, values: dict) -> None:
@@ -136,7 +153,7 @@ def build(
         if build_dir == (root / "_build").resolve() and settings == committed:
             for name in write_notebooks.write(root / "book", root, committed):
                 print(f"   book/{name} was rewritten: commit it with its lesson")
-        config = {"fourviews_notebooks": str(notebooks), "fourviews_looks": looks(root)}
+        config = sphinx_values(root, notebooks, book.lessons)
     wanted, never_run = list(book.lessons.values()), []
     if lesson is not None:
         if lesson not in book.lessons:
@@ -226,7 +243,7 @@ def build_instructor(
     with clock.stage("put outputs into notebooks"):
         for lesson in lessons:
             with_outputs(notebooks / f"{lesson.name}.ipynb", tree / f"{lesson.name}.md", own_cache)
-        write_config(tree, {"fourviews_notebooks": str(notebooks), "fourviews_looks": looks(root)})
+        write_config(tree, sphinx_values(root, notebooks, book.lessons))
     with clock.stage("make pages"):
         if run_sphinx(tree, place / "html", root, quiet=quiet, strict=True):
             raise BuildError("Sphinx found something to mend, see above")
@@ -262,7 +279,7 @@ def main() -> int:
             build_instructor(**places, quiet=not arguments.verbose)
         else:
             build(**places, lesson=arguments.lesson or None, quiet=not arguments.verbose)
-    except (BuildError, LedgerError, SourceError) as error:
+    except (BuildError, LedgerError, SourceError, SymbolError) as error:
         print(f"The book was not built.\n{error}", file=sys.stderr)
         return 1
     return 0

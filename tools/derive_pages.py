@@ -10,15 +10,15 @@ re-reads only those.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 
 import yaml
 
+import concept_map
+import corrections
 import instructor_guides
+import ledger
 import settings as project
-from ledger import write_ledger
 from lesson_source import (
     Cell,
     Directive,
@@ -32,6 +32,7 @@ from lesson_source import (
 )
 from library_imports import Library, fingerprint
 from numbering import Book, read_book
+from reference_pages import START, Reference
 from settings import ROOT, Settings
 
 EDITIONS = ("student", "instructor")
@@ -160,7 +161,32 @@ def book_config(root: Path, settings: Settings, cache: Path, edition: str = "stu
         }
     if settings.pages:
         config["html"]["baseurl"] = settings.pages
+        config["sphinx"]["config"]["fourviews_pages"] = settings.pages
     return yaml.safe_dump(config, sort_keys=True)
+
+
+def register_pages(
+    book: Book, reference: Reference | None, root: Path, settings: Settings
+) -> dict[str, str]:
+    """The pages that come from the register: ledger, corrections, and the library's reference."""
+    rows = ledger.read_all(root)
+    lessons = list(book.lessons)
+    functions = reference.claims(rows) if reference else None
+    pages = {
+        "ledger": ledger.render(
+            rows,
+            root=root,
+            address=ledger.address(settings),
+            lessons=lessons,
+            functions=functions,
+        )
+    }
+    if "corrections" in book.pages:
+        found = corrections.read(rows, root)
+        pages["corrections"] = corrections.page(found, len(rows), lessons=lessons)
+    if reference:
+        pages.update(reference.pages(functions))
+    return {name: text for name, text in pages.items() if name in book.pages}
 
 
 def derive(
@@ -179,6 +205,7 @@ def derive(
     settings = settings or project.load(root)
     book = read_book(root)
     library = Library(root)
+    reference = Reference(book.lessons, root) if START in book.pages else None
     keep: set[Path] = set()
 
     def put(relative: str, content: bytes) -> None:
@@ -195,7 +222,8 @@ def derive(
         shown = True if edition == "instructor" else "practice"
         sources = [cell.source for cell in lesson.cells(solutions=shown)]
         kernel_hash = fingerprint(sources, root, library)
-        put(f"{name}.md", page(lesson, kernel_hash, edition).encode())
+        box = reference.box(name) if reference else ""
+        put(f"{name}.md", (page(lesson, kernel_hash, edition) + box).encode())
         # The theme links Colab and Binder to NAME.ipynb if such a file lies beside NAME.md.
         put(f"{name}.ipynb", b"")
     if edition == "instructor":
@@ -205,17 +233,13 @@ def derive(
         put("_toc.yml", instructor_guides.table_of_contents(root, list(guides)).encode())
         book.titles.update({name: text.split("\n")[0][2:] for name, text in guides.items()})
         book.pages[1:1] = guides
+    if concept_map.PAGE in (root / "book" / "index.md").read_text(encoding="utf-8"):
+        put(concept_map.PAGE, concept_map.concept_map(book).encode())
     cache = cache or target.parents[1] / ".jupyter_cache"
     put("_config.yml", book_config(root, settings, cache.resolve(), edition).encode())
     if "ledger" in book.pages:
-        # Written aside first: a new file with the old content would be read again by Sphinx.
-        aside = target.parent / f".ledger-{os.getpid()}"
-        aside.mkdir(parents=True, exist_ok=True)
-        try:
-            write_ledger(aside, root=root, lessons=list(book.lessons))
-            put("ledger.md", (aside / "ledger.md").read_bytes())
-        finally:
-            shutil.rmtree(aside)
+        for name, text in register_pages(book, reference, root, settings).items():
+            put(f"{name}.md", text.encode())
     for path in sorted(target.rglob("*"), reverse=True):
         if path.is_file() and path not in keep:
             path.unlink()

@@ -1,7 +1,7 @@
 """The instructor edition's own pages: a general guide, and one for each lesson.
 
-`instructor/index.md` becomes the page `guide`, `instructor/LESSON.md` the page `guide_LESSON`.
-Each lesson's guide ends with two tables made from the sources: common mistakes, which are the
+`instructor/index.md` becomes the page `guide`, `instructor/syllabus.md` the page `guide_syllabus`,
+`instructor/LESSON.md` the page `guide_LESSON`. Each lesson's guide ends with two tables made from the sources: common mistakes, which are the
 planted wrong answers that the graders are tested with, and the points of its exercises.
 """
 
@@ -20,12 +20,16 @@ def pages(book: Book, root: Path) -> dict[str, str]:
     """Page name to MyST text, in the order of the course, the general guide first."""
     folder = root / "instructor"
     found = {path.stem for path in folder.glob("*.md")}
-    for name in sorted(found - {"index"} - set(book.lessons)):
+    for name in sorted(found - {"index", "syllabus"} - set(book.lessons)):
         raise SourceError(f"instructor/{name}.md", 1, f"there is no lesson {name!r}")
     texts: dict[str, str] = {}
     if "index" in found:
         texts["guide"] = _read(folder / "index.md", "instructor/index.md")
+    if "syllabus" in found:
+        texts["guide_syllabus"] = _read(folder / "syllabus.md", "instructor/syllabus.md")
     for name, lesson in book.lessons.items():
+        if name.startswith("quickstart_"):
+            continue  # a cell to copy: nothing to teach from
         if name in found:
             text = _read(folder / f"{name}.md", f"instructor/{name}.md")
         else:

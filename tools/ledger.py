@@ -35,6 +35,7 @@ import yaml
 
 import lesson_source
 import settings
+from library_imports import PACKAGE
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -175,7 +176,7 @@ class Row:
 
 # --- the register -----------------------------------------------------------------------
 
-_Report = Callable[[int, str], None]
+Report = Callable[[int, str], None]
 
 _TOP_KEYS = ("sources", "claims")
 _SOURCE_KEYS = ("key", "heading")
@@ -203,38 +204,30 @@ def load_register(path: Path | str) -> list[Claim]:
         repeated id, and each id whose source does not match its prefix.
     """
     path = Path(path)
-    try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise LedgerError([f"{_show(path)}:{line}: not valid YAML: {error.problem}"]) from error
-
+    root = compose(path)
     problems: list[str] = []
 
     def report(line: int, text: str) -> None:
-        problems.append(_at(path, line, text))
+        problems.append(at(path, line, text))
 
-    if root is None:
-        raise LedgerError([f"{_show(path)}:1: the register is empty"])
-
-    top = _mapping(root, _TOP_KEYS, "the register", report)
+    top = fields_of(root, _TOP_KEYS, "the register", report)
     sources: dict[str, Source] = {}
     if "sources" in top:
-        for prefix, node in _pairs(top["sources"], "sources", report):
-            fields = _mapping(node, _SOURCE_KEYS, f"source {prefix}", report)
-            texts = {name: _text(value, name, report) for name, value in fields.items()}
+        for prefix, node in entries_of(top["sources"], "sources", report):
+            fields = fields_of(node, _SOURCE_KEYS, f"source {prefix}", report)
+            texts = {name: text_of(value, name, report) for name, value in fields.items()}
             sources[prefix] = Source(prefix, texts.get("key", ""), texts.get("heading", ""))
 
     claims: list[Claim] = []
     first_line: dict[str, int] = {}
     rows = top.get("claims")
     if rows is not None and not isinstance(rows, yaml.SequenceNode):
-        report(_line(rows), "claims must be a list")
+        report(line_of(rows), "claims must be a list")
         rows = None
     for node in rows.value if rows is not None else ():
-        line = _line(node)
-        fields = _mapping(node, _CLAIM_KEYS, "claim", report, optional=_OPTIONAL_KEYS)
-        texts = {name: _text(value, name, report) for name, value in fields.items()}
+        line = line_of(node)
+        fields = fields_of(node, _CLAIM_KEYS, "claim", report, optional=_OPTIONAL_KEYS)
+        texts = {name: text_of(value, name, report) for name, value in fields.items()}
         if not set(_CLAIM_KEYS) <= set(texts):
             continue
         id_ = texts["id"]
@@ -256,51 +249,66 @@ def load_register(path: Path | str) -> list[Claim]:
     if problems:
         raise LedgerError(problems)
     if not claims:
-        raise LedgerError([f"{_show(path)}:1: the register holds no claim"])
+        raise LedgerError([f"{show(path)}:1: the register holds no claim"])
     return claims
 
 
-def _line(node: yaml.Node) -> int:
+def compose(path: Path) -> yaml.Node:
+    """The nodes of a YAML file, which know their lines."""
+    try:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise LedgerError([at(path, line, f"not valid YAML: {error.problem}")]) from error
+    if root is None:
+        raise LedgerError([at(path, 1, f"{path.name} is empty")])
+    return root
+
+
+def line_of(node: yaml.Node) -> int:
+    """Where a node of a YAML file begins, counted from 1."""
     return node.start_mark.line + 1
 
 
-def _pairs(node: yaml.Node, what: str, report: _Report) -> list[tuple[str, yaml.Node]]:
+def entries_of(node: yaml.Node, what: str, report: Report) -> list[tuple[str, yaml.Node]]:
     """The entries of a mapping; repeated keys are reported, since YAML would drop one silently."""
     if not isinstance(node, yaml.MappingNode):
-        report(_line(node), f"{what} must be a mapping")
+        report(line_of(node), f"{what} must be a mapping")
         return []
     entries: dict[str, yaml.Node] = {}
     for key_node, value in node.value:
         key = key_node.value if isinstance(key_node, yaml.ScalarNode) else str(key_node.value)
         if key in entries:
-            report(_line(key_node), f"{what}: key {key!r} is given twice")
+            report(line_of(key_node), f"{what}: key {key!r} is given twice")
             continue
         entries[key] = value
     return list(entries.items())
 
 
-def _mapping(
+def fields_of(
     node: yaml.Node,
     keys: Sequence[str],
     what: str,
-    report: _Report,
+    report: Report,
     optional: Sequence[str] = (),
 ) -> dict[str, yaml.Node]:
-    entries = dict(_pairs(node, what, report))
+    """The entries of a mapping that may have only these keys; what else it has is reported."""
+    entries = dict(entries_of(node, what, report))
     known = (*keys, *optional)
     for key, value in entries.items():
         if key not in known:
-            report(_line(value), f"{what}: unknown key {key!r}; known are {', '.join(known)}")
+            report(line_of(value), f"{what}: unknown key {key!r}; known are {', '.join(known)}")
     if isinstance(node, yaml.MappingNode):
         for key in keys:
             if key not in entries:
-                report(_line(node), f"{what}: {key!r} is missing")
+                report(line_of(node), f"{what}: {key!r} is missing")
     return {key: value for key, value in entries.items() if key in known}
 
 
-def _text(node: yaml.Node, name: str, report: _Report) -> str:
+def text_of(node: yaml.Node, name: str, report: Report) -> str:
+    """A text, without the blanks around it; one that is empty or no text is reported."""
     if not isinstance(node, yaml.ScalarNode) or not node.value.strip():
-        report(_line(node), f"{name} must be a text that is not empty")
+        report(line_of(node), f"{name} must be a text that is not empty")
         return ""
     return node.value.strip()
 
@@ -409,7 +417,7 @@ def _scan_test(
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
     except SyntaxError as error:
-        problems.append(_at(path, error.lineno or 1, f"not valid Python: {error.msg}"))
+        problems.append(at(path, error.lineno or 1, f"not valid Python: {error.msg}"))
         return
     seen: set[ast.AST] = set()
     for place in _places(
@@ -439,12 +447,12 @@ def _scan_test(
                     id_, part = check_mutation_marker(args, kwargs, ids)
                     mutations.append(Mutation(id_, part, path, place.line, place.name))
             except ValueError as error:
-                problems.append(_at(path, node.lineno, str(error)))
+                problems.append(at(path, node.lineno, str(error)))
     for node in ast.walk(tree):
         kind = _marker_kind(node)
         if kind and node not in seen:
             text = f"the {kind} marker must be a decorator of a test or stand in pytestmark"
-            problems.append(_at(path, node.lineno, text))
+            problems.append(at(path, node.lineno, text))
 
 
 @dataclass(frozen=True)
@@ -512,7 +520,7 @@ def _scan_lesson(
     path: Path, ids: Collection[str], labels: list[Label], problems: list[str]
 ) -> None:
     try:
-        lesson = lesson_source.read(path, _show(path))
+        lesson = lesson_source.read(path, show(path))
     except lesson_source.SourceError as error:
         problems.append(str(error))
         return
@@ -526,7 +534,7 @@ def _scan_lesson(
         id_ = next((i for i in ids if label == i or label.startswith(f"{i}-")), None)
         if id_ is None:
             text = f"label {label!r} looks like a claim's, but no claim has that id"
-            problems.append(_at(path, block.line, text))
+            problems.append(at(path, block.line, text))
         else:
             kind = block.name.removeprefix("prf:")
             labels.append(Label(id_, label, kind, path, block.line))
@@ -550,7 +558,7 @@ def validate(claims: Sequence[Claim], collected: Collected) -> list[Row]:
     problems: list[str] = []
 
     def report(where: Evidence | Mutation | Label, text: str) -> None:
-        problems.append(_at(where.file, where.line, text))
+        problems.append(at(where.file, where.line, text))
 
     first: dict[tuple[str, str | None], Evidence] = {}
     for item in collected.evidence:
@@ -558,7 +566,7 @@ def validate(claims: Sequence[Claim], collected: Collected) -> list[Row]:
         earlier = first.setdefault((item.id, item.part), item)
         if earlier.verdict != item.verdict:
             reference = f"{item.id}/{item.part}" if item.part else item.id
-            there = _at(earlier.file, earlier.line, repr(earlier.verdict))
+            there = at(earlier.file, earlier.line, repr(earlier.verdict))
             report(item, f"{reference} is {item.verdict!r} here, but {there}")
     for mutation in collected.mutations:
         rows[mutation.id].mutations.append(mutation)
@@ -569,12 +577,33 @@ def validate(claims: Sequence[Claim], collected: Collected) -> list[Row]:
         rows[label.id].labels.append(label)
         earlier = places.setdefault(label.label, label)
         if earlier is not label:
-            report(label, _at(earlier.file, earlier.line, f"label {label.label!r} stands here too"))
+            report(label, at(earlier.file, earlier.line, f"label {label.label!r} stands here too"))
         if not rows[label.id].evidence:
             report(label, f"the lesson states {label.id}, but no test covers it")
     if problems:
         raise LedgerError(problems)
     return list(rows.values())
+
+
+def gaps(rows: Sequence[Row]) -> list[str]:
+    """What is missing before the ledger is whole: a line for each gap, with the id of its row.
+
+    While a lesson is written, rows may lie open. In the book as it is published each has a test,
+    each that has one is stated in a lesson, and each verdict has a mutation: a check that has
+    never failed is no evidence.
+    """
+    problems = []
+    for row in rows:
+        id_ = row.claim.id
+        if not row.evidence:
+            problems.append(f"{id_}: a claim without a test")
+            continue
+        if not row.labels:
+            problems.append(f"{id_}: a test without a lesson; no statement has the label {id_}")
+        if not row.mutations:
+            verdicts = ", ".join(dict.fromkeys(row.verdicts.values()))
+            problems.append(f"{id_}: a verdict without evidence; no mutation of «{verdicts}» fails")
+    return problems
 
 
 def read_all(root: Path | str = ROOT) -> list[Row]:
@@ -614,13 +643,17 @@ def write_ledger(
         See `load_register`, `collect_evidence` and `validate`.
     """
     root, target = Path(root), Path(target_dir)
-    where = settings.load(root)
-    address = f"{where.repository}/blob/{where.tag}" if where.repository else None
-    text = render(read_all(root), root=root, address=address, lessons=lessons)
+    where = address(settings.load(root))
+    text = render(read_all(root), root=root, address=where, lessons=lessons)
     target.mkdir(parents=True, exist_ok=True)
     path = target / "ledger.md"
     path.write_text(text, encoding="utf-8", newline="\n")
     return path
+
+
+def address(where: settings.Settings) -> str | None:
+    """Where the files of this release can be read; None as long as it is not published."""
+    return f"{where.repository}/blob/{where.tag}" if where.repository else None
 
 
 _PREFACE = [
@@ -631,6 +664,8 @@ _PREFACE = [
     "at every build: a verdict stands here only while its test exists. A row that no test has",
     "taken up reads «open», and so does one of which a part is not taken up. A row with several",
     "parts shows a verdict for each and leads with the most severe, in the order of this list.",
+    "Each row leads to its statement and proof, to the tests, and to the functions of the library",
+    "that the tests compute with.",
     "",
 ]
 _MUTATIONS = [
@@ -647,15 +682,21 @@ def render(
     root: Path,
     address: str | None = None,
     lessons: Collection[str] | None = None,
+    functions: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """The ledger as a MyST page."""
+    """The ledger as a MyST page.
+
+    ``functions`` holds, for each id, names of the library such as ``convex.solve`` that its tests
+    compute with; a book without reference pages has none.
+    """
     out = [*_PREFACE, *_summary(rows)]
     heading = None
     for row in rows:
         if row.claim.heading != heading:
             heading = row.claim.heading
             out += [f"## {heading}", "", f"Source: {{cite:t}}`{row.claim.source}`.", ""]
-        out += _block(row, root=root, address=address, lessons=lessons)
+        computed = None if functions is None else functions.get(row.claim.id, ())
+        out += _block(row, root=root, address=address, lessons=lessons, functions=computed)
     return "\n".join(out).rstrip() + "\n"
 
 
@@ -672,7 +713,12 @@ def _summary(rows: Sequence[Row]) -> list[str]:
 
 
 def _block(
-    row: Row, *, root: Path, address: str | None, lessons: Collection[str] | None
+    row: Row,
+    *,
+    root: Path,
+    address: str | None,
+    lessons: Collection[str] | None,
+    functions: Sequence[str] | None,
 ) -> list[str]:
     claim = row.claim
     title = f"{claim.id} · {claim.title} · {row.verdict}"
@@ -699,29 +745,63 @@ def _block(
         name = f" (*{part.replace('-', ' ')}*)" if part else ""
         out.append(f"- **Verdict**{name}: {verdict}")
     shown = [label for label in row.labels if lessons is None or label.file.stem in lessons]
-    if shown:
-        out.append(
-            "- **In the book:** " + ", ".join(f"{{prf:ref}}`{label.label}`" for label in shown)
-        )
+    for heading, labels in _by_role(row.claim.id, shown).items():
+        links = ", ".join(f"{{prf:ref}}`{label.label}`" for label in labels)
+        out.append(f"- **{heading}:** {links}")
+    if row.evidence and functions is not None:
+        links = [f"{{py:obj}}`{name} <{PACKAGE}.{name}>`" for name in functions]
+        out.append(f"- **Computed with:** {', '.join(links) or 'nothing but the test itself'}")
     tests = list(dict.fromkeys((e.file, e.name, e.line) for e in row.evidence))
     if tests:
-        out.append("- **Tests:**")
-        out += [f"  - {_test_link(root, address, *test)}" for test in tests]
+        for file in dict.fromkeys(file for file, _, _ in tests):
+            links = [_test_link(root, address, *test) for test in tests if test[0] == file]
+            out.append(f"- **Tests** in `{_relative(file, root)}`: {', '.join(links)}")
         out.append(f"- **Mutations that fail as they must:** {len(row.mutations)}")
     return [*out, "````", ""]
 
 
+def _by_role(id_: str, labels: Sequence[Label]) -> dict[str, list[Label]]:
+    """The statements of a claim, sorted by what they are for."""
+    roles: dict[str, list[Label]] = {
+        "Statement": [],
+        "Counterexample": [],
+        "Repaired": [],
+        "Lemmas": [],
+    }
+    for label in labels:
+        end = label.label.removeprefix(id_)
+        if end.startswith("-counterexample"):
+            roles["Counterexample"].append(label)
+        elif end.startswith("-repaired"):
+            roles["Repaired"].append(label)
+        elif end.startswith("-lemma"):
+            roles["Lemmas"].append(label)
+        else:
+            roles["Statement"].append(label)
+    return {role: found for role, found in roles.items() if found}
+
+
 def _test_link(root: Path, address: str | None, file: Path, name: str, line: int) -> str:
-    relative = file.resolve().relative_to(root.resolve()).as_posix()
-    text = f"`{relative}::{name}`" if name else f"`{relative}`"
-    return f"[{text}]({address}/{relative}#L{line})" if address else text
+    relative = _relative(file, root)
+    # `TestA::test_b_of_c` reads «b of c», which says what is tested and may break anywhere.
+    text = name.split("::")[-1].removeprefix("test_").removeprefix("Test").replace("_", " ")
+    text = text or "the whole file"
+    if address:
+        return f"[{text}]({address}/{relative}#L{line})"
+    # As long as the project has no address, the book shows the test itself, at its line.
+    return f"{{testcode}}`{text} <{relative}#L{line}>`"
 
 
-def _at(path: Path, line: int, text: str) -> str:
-    return f"{_show(path)}:{line}: {text}"
+def _relative(file: Path, root: Path) -> str:
+    return file.resolve().relative_to(root.resolve()).as_posix()
 
 
-def _show(path: Path) -> str:
+def at(path: Path, line: int, text: str) -> str:
+    """A problem with its place."""
+    return f"{show(path)}:{line}: {text}"
+
+
+def show(path: Path) -> str:
     """The path inside the checkout, so that messages don't depend on where the checkout lies."""
     try:
         return path.resolve().relative_to(ROOT).as_posix()
@@ -747,6 +827,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for verdict in (*VERDICTS, OPEN):
                 print(f"{verdict:15} {sum(row.verdict == verdict for row in rows):4}")
             print(f"{'all':15} {len(rows):4}")
+            if missing := gaps(rows):
+                raise LedgerError(missing)
     except LedgerError as error:
         print(error, file=sys.stderr)
         return 1

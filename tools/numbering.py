@@ -29,6 +29,21 @@ from lesson_source import (
 )
 from settings import ROOT
 
+# Pages that are written when the book is built, from the register and from the library.
+WRITTEN = {
+    "ledger": "Ledger of claims",
+    "corrections": "What was corrected",
+    "reference": "The library",
+    "reference_attention": "Attention layers",
+    "reference_convex": "Convex programs",
+    "reference_projection": "Projections",
+    "reference_unrolled": "Unrolled energies",
+    "reference_spline": "Splines",
+    "reference_convolution": "Convolutions",
+    "reference_data": "Data sets",
+    "reference_display": "Figures",
+    "reference_course": "Exercises and labs",
+}
 WORDS = {"figure": "Fig.", "table": "Table", "exercise": "Exercise", "equation": ""}
 
 
@@ -78,6 +93,7 @@ def table_of_contents(path: Path) -> tuple[list[str], dict[str, int]]:
             pages.append(chapter["file"])
             if part.get("numbered"):
                 chapters[chapter["file"]] = len(chapters) + 1
+            pages += [section["file"] for section in chapter.get("sections", [])]
     return pages, chapters
 
 
@@ -170,8 +186,8 @@ def _number_lesson(book: Book, lesson: Lesson, chapter: int) -> None:
 def _read_plain_page(book: Book, root: Path, page: str) -> None:
     path = root / "book" / f"{page}.md"
     if not path.exists():
-        if page == "ledger":  # written from the register when the book is built
-            book.titles[page] = "Ledger of claims"
+        if page in WRITTEN:
+            book.titles[page] = WRITTEN[page]
             return
         raise SourceError("book/_toc.yml", 1, f"no page {page!r} in lessons_src/ or book/")
     target: str | None = None

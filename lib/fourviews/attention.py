@@ -49,6 +49,7 @@ __all__ = [
     "softmax_attention",
 ]
 
+#: What turns scores into weights.
 Activation = Literal["softmax", "relu", "linear"]
 Norm = Literal["pre", "post"]
 
@@ -413,7 +414,14 @@ def softmax_attention(
 ):
     """:func:`attention` with ``activation="softmax"``: an output is a mean of values.
 
-    Parameters, result and errors as there.
+    Result and errors as there.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(..., q, d)``, ``(..., k, d)``, ``(..., k, v)``.
+    mask, causal, scale, return_weights
+        As in :func:`attention`.
     """
     return attention(
         query,
@@ -430,7 +438,14 @@ def softmax_attention(
 def relu_attention(query, key, value, *, mask=None, causal=False, scale=None, return_weights=False):
     """:func:`attention` with ``activation="relu"``: a sum over agreeing keys.
 
-    Parameters, result and errors as there.
+    Result and errors as there.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(..., q, d)``, ``(..., k, d)``, ``(..., k, v)``.
+    mask, causal, scale, return_weights
+        As in :func:`attention`.
     """
     return attention(
         query,
@@ -449,7 +464,14 @@ def linear_attention(
 ):
     """:func:`attention` with ``activation="linear"``: the scores themselves are the weights.
 
-    Parameters, result and errors as there.
+    Result and errors as there.
+
+    Parameters
+    ----------
+    query, key, value
+        ``(..., q, d)``, ``(..., k, d)``, ``(..., k, v)``.
+    mask, causal, scale, return_weights
+        As in :func:`attention`.
     """
     return attention(
         query,
@@ -610,6 +632,19 @@ class MultiHeadAttention(nn.Module):
         ``mask`` is shared by the heads. A query without any key gets zero from every head, hence
         the output ``bias_o`` or 0. Returns ``(..., q, d_out)``, and the weights ``(..., heads, q,
         k)`` if asked for.
+
+        Parameters
+        ----------
+        x
+            Tokens ``(..., q, d)`` that attend.
+        context
+            Tokens ``(..., k, e)`` that are attended to; ``x`` without it.
+        mask
+            ``True`` where a query may attend; broadcasts to ``(..., q, k)``.
+        causal
+            Also apply :func:`causal_mask`; needs q = k.
+        return_weights
+            Return the weights too.
         """
         z = x if context is None else context
         _check_floats(x=x, context=z)
@@ -833,7 +868,17 @@ class EncoderBlock(nn.Module):
         causal: bool = False,
     ) -> Float[Tensor, "*batch s o"]:
         """Apply the block. With a mask, NaN in tokens that may not be attended to stays in those
-        tokens."""
+        tokens.
+
+        Parameters
+        ----------
+        x
+            Tokens ``(..., s, d)``.
+        mask
+            ``True`` where a token may attend; broadcasts to ``(..., s, s)``.
+        causal
+            Also apply :func:`causal_mask`.
+        """
         _check_floats(x=x)
         full_mask = _full_mask(mask, causal, x.shape[-2], x.shape[-2], x.shape[:-2], x.device)
         reached = None
@@ -921,7 +966,19 @@ class DecoderBlock(nn.Module):
         memory_mask: Bool[Tensor, "..."] | None = None,
     ) -> Float[Tensor, "*batch s o"]:
         """Apply the block; ``mask`` hides tokens of ``x`` beyond causality, ``memory_mask`` those
-        of the memory."""
+        of the memory.
+
+        Parameters
+        ----------
+        x
+            Tokens ``(..., s, d)``.
+        memory
+            Tokens ``(..., k, e)`` of the encoder; needed if the block reads a memory.
+        mask
+            ``True`` where a token may attend, besides causality.
+        memory_mask
+            ``True`` where a token of the memory may be attended to.
+        """
         if (memory is None) != (self.cross_attention is None):
             wanted = (
                 "no memory: it has no cross_attention"

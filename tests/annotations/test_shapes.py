@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 HOOK = """
 from jaxtyping import install_import_hook
@@ -16,6 +17,7 @@ install_import_hook(
     [
         "fourviews.convex",
         "fourviews.attention",
+        "fourviews.data.features",
         "fourviews.data.generated_scenes",
         "fourviews.data.scenes",
         "fourviews.projection",
@@ -229,6 +231,35 @@ counter(*one), counter.max_definable_part()
 spline.product_of_positive_parts()
 """
 
+FEATURES = """
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, os.environ["TESTS_OF_DATA"])
+import networks
+from fourviews.data.features import timm_networks
+
+networks.install(Path(os.environ["FOURVIEWS_CACHE"]), name="vit-s16")
+pixels = torch.randint(0, 256, (5, 20, 30, 3), dtype=torch.uint8)
+images = data.ImageSet(
+    pixels, torch.zeros(5, dtype=torch.int64), ("a",), data.Source("x", "cache", None), ""
+)
+timm_networks.prepare(pixels)
+for dtype, given in itertools.product((torch.float16, torch.float32), (pixels, images, images[:0])):
+    data.image_tokens(given, backbone="vit-s16", dtype=dtype)
+    store = data.token_store(given, backbone="vit-s16", dtype=dtype)
+    store.mean(), list(store.batches(2)), store[1:], repr(store)
+    if len(store):
+        for how, on in (("pca", False), ("average", True)):
+            map_ = data.reduce_features(store, to=3, how=how, scale=on, constant=on)
+            for tokens in (store, store[:2], store.mean(), store[:2].tokens, store[:0].tokens):
+                map_.apply(tokens, dtype=dtype)
+            repr(map_), map_.digest
+            data.reduce_features(store[:].tokens.double(), to=3, how=how)
+data.pooled_features(images, backbone="vit-s16")
+"""
+
 WRONG = """
 convex.nuclear_norm(torch.randn(3))
 """
@@ -265,6 +296,13 @@ def test_shapes_of_projections_are_as_annotated() -> None:
 
 def test_shapes_of_the_spline_view_are_as_annotated() -> None:
     result = run(SPLINE)
+    assert result.returncode == 0, result.stderr[-2000:]
+
+
+def test_shapes_of_features_are_as_annotated(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path))
+    monkeypatch.setenv("TESTS_OF_DATA", str(Path(__file__).resolve().parents[1] / "data"))
+    result = run(FEATURES)
     assert result.returncode == 0, result.stderr[-2000:]
 
 

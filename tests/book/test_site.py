@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import glossary
 import numbering
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,3 +144,73 @@ def test_no_sources_are_published():
     assert not (HTML / "_sources").exists()
     for path in HTML.rglob("*.ipynb"):
         assert path.parent.name == "notebooks"
+
+
+class RunningText(HTMLParser):
+    """Paragraphs of a lesson without formulas, code, links, tables and titles; and linked terms."""
+
+    APART = {
+        "a",
+        "code",
+        "pre",
+        "table",
+        "script",
+        "style",
+        "summary",
+        "figcaption",
+        "legend",
+        "h1",
+        "h2",
+        "h3",
+    }
+    MARKS = {
+        "math",
+        "caption",
+        "caption-text",
+        "admonition-title",
+        "cell_output",
+        "asked",
+        "canary",
+    }
+    VOID = {"img", "br", "input", "meta", "link", "hr", "source", "wbr"}
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.stack: list[tuple[str, bool]] = []  # tag, and whether what is in it is apart
+        self.text: list[str] = []
+        self.terms: set[str] = set()
+        html = path.read_text(encoding="utf-8")
+        self.feed(html[html.index("<article") : html.index("</article>")])
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        if tag == "a" and "glossary.html#term-" in (values.get("href") or ""):
+            self.terms.add(values["href"].split("#term-")[1].replace("-", " ").lower())
+        marks = set((values.get("class") or "").split())
+        if tag not in self.VOID:
+            apart = tag in self.APART or bool(marks & self.MARKS)
+            self.stack.append((tag, apart or (bool(self.stack) and self.stack[-1][1])))
+        self.text.append("\0")  # a word that is partly emphasised is no term
+
+    def handle_endtag(self, tag):
+        self.text.append("\0")
+        while self.stack and self.stack.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        if any(tag == "p" for tag, _ in self.stack):
+            self.text.append(data if not self.stack[-1][1] else "\0")
+
+
+@pytest.mark.parametrize("name", BOOK.lessons)
+def test_every_term_of_the_glossary_is_linked_at_its_first_use(name):
+    page = RunningText(HTML / f"{name}.html")
+    terms = glossary.read(ROOT / "book" / "glossary.md")
+    used = {
+        term
+        for piece in "".join(page.text).split("\0")
+        for _, _, term in glossary.first_uses(piece, terms, set())
+    }
+    anchors = {re.sub(r"[^a-z0-9]+", " ", term.lower()).strip(): term for term in used}
+    missing = sorted(term for key, term in anchors.items() if key not in page.terms)
+    assert not missing, f"{name}: not linked: {', '.join(missing)}"

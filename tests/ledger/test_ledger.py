@@ -418,6 +418,61 @@ def test_what_stands_in_a_code_cell_is_no_statement(tree):
     assert ledger.read_all(tree)[0].labels == []
 
 
+# --- gaps ---------------------------------------------------------------------------------
+
+
+def _whole(tree):
+    """Three rows, each with statement, test and mutation."""
+    (tree / "lessons_src" / "projection_01_more.md").write_text(
+        HEAD
+        + "".join(f"```{{prf:lemma}}\n:label: {i}\n\nText.\n```\n\n" for i in ("lml-1", "lml-10"))
+    )
+    source = "".join(
+        f'@pytest.mark.claim("{i}", verdict="verified")\n@pytest.mark.mutation("{i}")\n'
+        f"def test_{i.replace('-', '_')}(): pass\n"
+        for i in ("lml-1", "lml-10")
+    )
+    _tests(tree, source, name="test_projection.py")
+
+
+def _gaps(tree):
+    return ledger.gaps(ledger.read_all(tree))
+
+
+def test_a_whole_ledger_has_no_gap(tree):
+    _whole(tree)
+    assert _gaps(tree) == []
+
+
+def test_a_claim_without_a_test_is_a_gap(tree):
+    _whole(tree)
+    (tree / "lessons_src" / "projection_01_more.md").unlink()
+    (tree / "tests" / "test_projection.py").unlink()
+    assert _gaps(tree) == [f"{i}: a claim without a test" for i in ("lml-1", "lml-10")]
+
+
+def test_a_test_without_a_lesson_is_a_gap(tree):
+    _whole(tree)
+    (tree / "lessons_src" / "projection_01_more.md").unlink()
+    assert [gap.split(";")[0] for gap in _gaps(tree)] == [
+        f"{i}: a test without a lesson" for i in ("lml-1", "lml-10")
+    ]
+
+
+def test_a_verdict_without_a_mutation_is_a_gap(tree):
+    _whole(tree)
+    path = tree / "tests" / "test_projection.py"
+    path.write_text(path.read_text().replace('@pytest.mark.mutation("lml-10")\n', ""))
+    assert _gaps(tree) == ["lml-10: a verdict without evidence; no mutation of «verified» fails"]
+
+
+def test_the_command_fails_on_gaps_and_names_them(tree, monkeypatch, capsys):
+    rows = ledger.read_all(tree)
+    monkeypatch.setattr(ledger, "read_all", lambda: rows)
+    assert ledger.main(["check"]) == 1
+    assert "lml-1: a claim without a test" in capsys.readouterr().err
+
+
 # --- the page -----------------------------------------------------------------------------
 
 
@@ -433,13 +488,40 @@ def test_page_shows_verdicts_tests_and_open_rows(tree):
     assert "cvx-02 · patterns · corrected" in text
     assert "- **Verdict**: corrected" in text
     assert "- **Verdict** (*open cells*): verified" in text
-    assert "`tests/test_patterns.py::test_count`" in text
+    assert (
+        "**Tests** in `tests/test_patterns.py`: {testcode}`count <tests/test_patterns.py#L4>`"
+        in text
+    )
+    assert "**Tests** in `tests/test_more.py`: {testcode}`cells <tests/test_more.py#L3>`" in text
     assert "{prf:ref}`cvx-02`" in text
     assert "**Mutations that fail as they must:** 1" in text
     assert "lml-1 · the layer · open" in text and "lml-10 · exactly k · open" in text
     assert "{cite:t}`amos2019`, Abstract" in text
     assert "**corrected** (1 of 3)" in text and "**open** (2 of 3)" in text
     assert "| Convex duality | 1 | 0 |" in text and "| Projection | 2 | 2 |" in text
+
+
+def test_page_sorts_statements_by_what_they_are_for(tree):
+    blocks = ["", "-counterexample-two", "-repaired", "-lemma-own"]
+    _lesson(
+        tree, "\n".join(f"```{{prf:lemma}}\n:label: cvx-02{end}\n\nX.\n```\n" for end in blocks)
+    )
+    text = ledger.write_ledger(tree / "derived", root=tree).read_text()
+    for heading, end in zip(
+        ("Statement", "Counterexample", "Repaired", "Lemmas"), blocks, strict=True
+    ):
+        assert f"- **{heading}:** {{prf:ref}}`cvx-02{end}`\n" in text
+
+
+def test_page_links_the_functions_that_tests_compute_with(tree):
+    rows = ledger.read_all(tree)
+    text = ledger.render(rows, root=tree, functions={"cvx-02": ["convex.solve"]})
+    assert "- **Computed with:** {py:obj}`convex.solve <fourviews.convex.solve>`\n" in text
+    # A row without a test says nothing, one whose test uses no function says so.
+    assert text.count("**Computed with:**") == 1
+    text = ledger.render(rows, root=tree, functions={"cvx-02": []})
+    assert "- **Computed with:** nothing but the test itself\n" in text
+    assert "Computed with" not in ledger.render(rows, root=tree)
 
 
 def test_page_is_the_same_on_every_run(tree):
@@ -451,8 +533,7 @@ def test_tests_link_to_the_repository_once_it_has_an_address(tree):
     assert "https://" not in ledger.write_ledger(tree / "derived", root=tree).read_text()
     _settings(tree, repository="https://example.org/book/")
     text = ledger.write_ledger(tree / "derived", root=tree).read_text()
-    assert "[`tests/test_patterns.py::test_count`](https://example.org/book/blob/v1.0.0/" in text
-    assert "v1.0.0/tests/test_patterns.py#L4)" in text
+    assert "[count](https://example.org/book/blob/v1.0.0/tests/test_patterns.py#L4)" in text
 
 
 def test_statements_of_lessons_outside_the_build_are_not_linked(tree):
@@ -537,6 +618,5 @@ def test_displayed_formulas_stand_apart(claims):
             assert all(lines[first + 1 : last]), claim.id
 
 
-def test_every_verdict_has_a_mutation():
-    without = [row.claim.id for row in ledger.read_all(ROOT) if row.evidence and not row.mutations]
-    assert not without, f"no mutation for {', '.join(without)}"
+def test_the_ledger_has_no_gaps():
+    assert ledger.gaps(ledger.read_all(ROOT)) == []

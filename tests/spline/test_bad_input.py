@@ -14,6 +14,7 @@ from scipy import interpolate
 from torch import nn
 
 from fourviews import spline
+from fourviews.attention import MultiHeadAttention
 from fourviews.spline.expression import PRINTED
 
 from .cases import REAL
@@ -47,6 +48,10 @@ _BAD = {
     "rounding": lambda: math.floor(x),
     "rounding or": lambda: 3 // x,
     "jumps": lambda: divmod(x, 2),
+    "roots, exponentials": lambda: np.sqrt(x),
+    "sines and the like": lambda: np.sin(X),
+    r"x\[0, 0\] is no number": lambda: math.exp(x),
+    "is no number, and": lambda: float(x),
     "pieces is 3.0": lambda: spline.chen_bound(3.0, 2),
     "n is 1.5": lambda: spline.sum_and_composition_parameters(1.5, 1),
     "encoder_layers is 0.5": lambda: spline.transformer_degree(0.5, 1),
@@ -63,6 +68,12 @@ _BAD = {
         spline.compile_encoder(CUBIC), (2, 1)
     ),
     "tokens of 2 numbers; a layer needs 3": lambda: spline.measured_degree(nn.Linear(3, 2), (2, 2)),
+    "the offsets are those of 3 tokens; there are 2": lambda: spline.measured_degree(
+        MultiHeadAttention(2, 1, activation="relu", offset_tokens=3), (2, 2)
+    ),
+    "the offsets are those of 3 tokens; there are 4": lambda: spline.pieces(
+        MultiHeadAttention(1, 1, activation="relu", offset_tokens=3), ([[0]] * 4, [[1]] * 4)
+    ),
     "a side of shape is 0": lambda: spline.measured_degree(nn.ReLU(), (0, 1)),
     "ends are 1 × 1": lambda: spline.pieces(x, ([[0]], [[1]])),
     "segment is": lambda: spline.pieces(LINE, (1,)),

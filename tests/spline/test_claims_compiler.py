@@ -12,6 +12,7 @@ import torch
 
 from fourviews import spline
 from fourviews.attention import FeedForward
+from fourviews.spline.schedule import Affine, Heads, Layer
 
 from .cases import REAL, random_expression, random_matrix
 
@@ -165,6 +166,98 @@ def test_spl_11_one_token_needs_one_block_only(d):
     encoder = spline.veronese_encoder(1, d)
     assert encoder.report.layers == 1
     agrees(encoder, spline.veronese(spline.variables(1, d), 2))
+
+
+def one_block_for_two_tokens(d: int) -> spline.CompiledEncoder:
+    """All quadratic monomials of two tokens with d features, in one block.
+
+    Products come out in other heads at token 0 than at token 1. The network is the same for both,
+    so a head that is N, the sum of all squares, at token 1 and 0 at token 0 makes it switch: N is
+    larger than any monomial.
+    """
+    one = ({}, Fraction(1))
+    heads = Heads()
+
+    def signed(query, key, columns, **where):
+        """relu(s)·v − relu(−s)·v = s·v, as combinations of registers: one dict a column."""
+        values = [({b: Fraction(1)}, Fraction(0)) for b in columns]
+        found = [{} for _ in columns]
+        for sign in (1, -1):
+            # One of the two is constant: the other one takes the sign.
+            q, k = (({a: sign * v for a, v in row.items()}, c) for row, c in (query, key))
+            for place, register in enumerate(heads.add(q, k, values, **where)):
+                found[place][register] = Fraction(sign)
+        return found
+
+    of = lambda a: ({a: Fraction(1)}, Fraction(0))  # noqa: E731
+    everything = range(d)
+    given = [
+        [{r: Fraction(1)} for r in heads.add(one, one, [of(b) for b in everything], token=j)]
+        for j in (0, 1)
+    ]
+    # At token i: x_ia x_jb for j = 0, 1, then Σ_j x_ja x_jb, and Σ_j x_ja² at token 1 only.
+    mixed = [[signed(of(a), one, everything, token=j) for a in everything] for j in (0, 1)]
+    both = [signed(one, of(a), everything, token=None) for a in everything]
+    last = [signed(one, of(a), [a], token=None, query_token=1)[0] for a in everything]
+
+    def plus(*terms):
+        out: dict[int, Fraction] = {}
+        for factor, row in terms:
+            for register, value in row.items():
+                out[register] = out.get(register, Fraction(0)) + factor * value
+        return out
+
+    size = plus(*((1, both[a][a]) for a in everything))
+    switch = plus(*((1, row) for row in last))
+
+    def at_tokens(first, second):
+        (i, a), (j, b) = first, second
+        if (i, j) == (0, 0):
+            return mixed[0][a][b], plus((1, both[a][b]), (-1, mixed[1][a][b]))
+        if (i, j) == (1, 1):
+            return plus((1, both[a][b]), (-1, mixed[0][a][b])), mixed[1][a][b]
+        return mixed[1][a][b], mixed[0][b][a]
+
+    hidden, output = Affine(), Affine()
+    whole = hidden.add(size)
+    names = [(i, a) for i in (0, 1) for a in everything]
+    for exponents in spline.monomials(2 * d, 2):
+        chosen = [name for name, e in zip(names, exponents, strict=True) for _ in range(e)]
+        if not chosen:
+            output.add({}, Fraction(1))
+        elif len(chosen) == 1:
+            ((i, a),) = chosen
+            up, down = (hidden.add(plus((sign, given[i][a]))) for sign in (1, -1))
+            output.add({up: Fraction(1), down: Fraction(-1)})
+        else:
+            z0, z1 = at_tokens(*chosen)
+            here = hidden.add(plus((1, z0), (2, size), (-4, switch)))
+            there = hidden.add(plus((1, z1), (-2, size), (4, switch)))
+            output.add({here: Fraction(1), there: Fraction(1), whole: Fraction(-2)})
+    return spline.CompiledEncoder([Layer(heads, hidden, output)], 2, d)
+
+
+@pytest.mark.claim("spl-11/two-tokens", verdict="verified")
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_spl_11_two_tokens_need_one_block_only(d):
+    encoder = one_block_for_two_tokens(d)
+    assert encoder.report.layers == 1
+    generator = random.Random(d)
+    for power in (-3, 0, 3, 0, 0):
+        x = [
+            [
+                generator.choice([0, 1, -1])
+                * Fraction(generator.randint(1, 99), 8)
+                * Fraction(10) ** power
+            ]
+            + [Fraction(generator.randint(-99, 99), 8) for _ in range(d - 1)]
+            for _ in range(2)
+        ]
+        wanted = list(spline.veronese(x, 2))
+        assert encoder.exact(x) == [wanted, wanted]
+    points = torch.randn(20, 2, d, dtype=REAL)
+    with torch.no_grad():
+        assert torch.allclose(encoder(points), encoder.dense()(points), atol=1e-13)
 
 
 @pytest.mark.mutation("spl-11")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import interpolate
 from torch import nn
 
 from fourviews import spline
+from fourviews.spline.cpwl import _affine_pieces, _without_flat_ones
 
 from .cases import REAL, random_expression, random_matrix
 
@@ -70,10 +72,6 @@ def test_a_maximum_over_simplices_of_minima_is_not_the_interpolant():
     Two simplices may need different pieces between them at different pairs of points, so in three
     variables the form needs cells on which all affine functions keep their order.
     """
-    from fractions import Fraction
-
-    from fourviews.spline.cpwl import _affine_pieces
-
     generator = np.random.default_rng(3)
     points = generator.uniform(-1, 1, (12, 3))
     f = interpolate.LinearNDInterpolator(points, generator.standard_normal((12, 1)))
@@ -214,3 +212,33 @@ def test_what_is_not_piecewise_linear_is_refused():
         with pytest.raises(ValueError):
             spline.chen_bound(*sizes)
     assert spline.chen_bound(1, 1) == 0
+
+
+@pytest.mark.parametrize("angle, noise", [(0.1, 0.0), (0.7, 0.0), (1.3, 0.0), (0.0, 4e-15)])
+def test_rounding_on_a_straight_side_of_the_hull_does_no_harm(angle, noise):
+    """Its angles are straight but for 1e-16, or there are triangles of height 1e-15."""
+    generator = np.random.default_rng(0)
+    c, s = math.cos(angle), math.sin(angle)
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), -1).reshape(-1, 2)
+    points = grid @ [[c, -s], [s, c]] + noise * generator.uniform(-1, 1, grid.shape)
+    f = interpolate.LinearNDInterpolator(points, generator.normal(size=36))
+    corners = f.tri.points[f.tri.simplices]
+    edges = corners - np.roll(corners, 1, axis=1)
+    area = abs(edges[:, 0, 0] * edges[:, 1, 1] - edges[:, 0, 1] * edges[:, 1, 0])
+    assert (area < 1e-12).any() == (noise > 0)
+    corners = corners[area > 1e-3]
+    shares = generator.dirichlet(np.ones(3), (len(corners), 4))
+    x = np.einsum("qrc,qcd->qrd", shares, corners).reshape(-1, 2)
+    assert error(spline.compile_encoder(f), f, x) < 1e-11
+    network = spline.cpwl_network(f)(torch.tensor(x)).detach().numpy()
+    assert np.abs(network[:, 0] - f(x)).max() < 1e-11 * np.abs(f.values).max()
+
+
+def test_triangles_too_thin_for_their_rounding_are_refused():
+    points = np.array([[0, 0], [1, 0], [0, 1], [1, 1], [0.5, 0.5], [0.5 + 1e-13, 0.5]])
+    f = interpolate.LinearNDInterpolator(points, np.array([0.0, 1, -1, 2, 0, 1]))
+    with pytest.raises(ValueError, match="is too thin"):
+        spline.compile_encoder(f)
+    low = [[Fraction(v) for v in row] for row in [[0.0, 0.0], [1.0, 1e-16], [2.0, 0.0]]]
+    with pytest.raises(ValueError, match="lie on a line up to rounding"):
+        _without_flat_ones(low, [[0, 1, 2]])

@@ -153,6 +153,21 @@ def test_spl_03_on_a_fixed_partition_they_form_a_space_of_finite_dimension(degre
 
 
 @pytest.mark.mutation("spl-03")
+def test_spl_03_a_class_with_two_parts_has_one_polynomial():
+    """Cut by x² − 1 there are as many places as with x − 1 and x + 1, and fewer splines."""
+    one, two = ([x**k for k in range(3)] for x in (-1, 1))
+    no = [0, 0, 0]
+    neg = lambda row: [-v for v in row]  # noqa: E731
+    joined = sympy.Matrix([one + neg(one), two + neg(two)])  # outside, inside
+    assert 6 - joined.rank() == 4
+    apart = sympy.Matrix([one + neg(one) + no, no + two + neg(two)])
+    assert 9 - apart.rank() == 7 == (2 + 1) * (2 + 1) - 2
+    x = spline.variables(1, 1)[0, 0]
+    partition = spline.SignPartition([x * x - 1])
+    assert len(partition.classes([-3, -1, 0, 1, 3])) == 3
+
+
+@pytest.mark.mutation("spl-03")
 def test_spl_03_pieces_are_checked():
     x, y = spline.variables(1, 2)[0]
     partition = spline.SignPartition([x])
@@ -167,6 +182,12 @@ def test_spl_03_pieces_are_checked():
             spline.PiecewisePolynomial(partition, wrong)
     with pytest.raises(ValueError, match="no piece for signs"):
         spline.PiecewisePolynomial(partition, {(1,): x})([[-1, 0]])
+    many = spline.SignPartition([x - i for i in range(40)])
+    above = spline.PiecewisePolynomial(many, {(1, *[None] * 39): x, (-1, *[None] * 39): -x})
+    assert above([[7, 0]]) == 7 and above([[-7, 0]]) == 7
+    assert above(torch.tensor([[[7.0, 0.0]], [[-7.0, 0.0]]], dtype=REAL)).tolist() == [7.0, 7.0]
+    with pytest.raises(ValueError, match=r"\(1, -1\) is given twice"):
+        spline.PiecewisePolynomial(spline.SignPartition([x, y]), {(1, None): x, (None, -1): y})
     for wrong in ([], [MAX(x, 0)], [x, spline.variables(2, 1)[0, 0]]):
         with pytest.raises(ValueError):
             spline.SignPartition(wrong)

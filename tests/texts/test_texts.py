@@ -44,7 +44,7 @@ def test_extras_named_in_texts_exist():
 
 @pytest.mark.parametrize("name", ["README.md", "book/index.md"])
 def test_lessons_named_are_those_that_exist(name):
-    parts = "foundations|convex|projection|unrolled|spline|convolution"
+    parts = "foundations|convex|projection|unrolled|spline|convolution|closing|quickstart"
     named = sorted(set(re.findall(rf"\b(?:{parts})_\d\d_\w+\b", _read(name))))
     assert named == LESSONS
 

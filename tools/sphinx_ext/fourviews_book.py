@@ -1,10 +1,14 @@
 """Sphinx extension: what the book asks of its pages beyond what Jupyter Book does.
 
 - A picture without a text for those who cannot see it is a warning, so that the build fails.
+- Where the book is published, a selector leads to its other versions (`versions.js`).
 - The download button leads to the plain notebook, not to the executed page.
+- What scrolls can be reached by keyboard, and formulas have a name (`access.js`).
 - No script asks another site for anything, and none that is loaded fails.
 - Kind, duration and points of an exercise stand beside its title.
 - A solution of the instructor edition shows its canary, by which a leak is traced.
+- Terms of the glossary are linked where a lesson first uses them.
+- Tests can be read on pages of the book, docstrings on those of the library.
 - Every page ends with a link for those who have found a mistake on it.
 - The numbers that Sphinx gave to labels are written out, so that a test can compare them with
   those of the notebooks.
@@ -19,7 +23,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
+import glossary_links
+import paper
 import quiz
+import reference
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
@@ -49,6 +56,8 @@ class RoundAuthorYear(AuthorYearReferenceStyle):
 
 def check_pictures(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Warn of pictures whose alternative text is missing or is but a file name."""
+    if app.builder.format != "html":
+        return
     for node in doctree.findall(nodes.image):
         _check_alt(node.get("alt"), node)
     for node in doctree.findall(nodes.raw):
@@ -89,10 +98,13 @@ def tidy_boxes(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 
 def use_templates(app: Sphinx, config) -> None:
     config.templates_path = [str(TEMPLATES), *config.templates_path]
+    if config.fourviews_pages:
+        app.add_js_file("versions.js", loading_method="defer")
 
 
 def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict, doctree) -> None:
     """Last changes to what a page is made from: scripts, labels, download button."""
+    context["fourviews_pages"] = app.config.fourviews_pages
     context["script_files"] = [
         script
         for script in context.get("script_files", [])
@@ -108,6 +120,8 @@ def finish_context(app: Sphinx, pagename: str, templatename: str, context: dict,
     if context.get("body"):
         # A name for screen readers that differs from the words on the button misleads them.
         context["body"] = context["body"].replace(' aria-label="Toggle hidden content"', "")
+        # A list of works holds items; the role that docutils gives them is no longer in use.
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
         # An unnumbered statement and its title carry the same id.
         context["body"] = re.sub(
             r'(<p class="admonition-title") id="unnumbered-[^"]*"', r"\1", context["body"]
@@ -181,7 +195,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("fourviews_looks", "", "html")  # its change alone writes all pages anew
     app.add_config_value("fourviews_repository", "", "html")
     app.add_config_value("fourviews_tag", "", "html")
+    # A title in the list of pages may hold a formula: each page needs what sets it.
+    app.set_html_assets_policy("always")
+    app.add_config_value("fourviews_pages", "", "html")
+    app.add_js_file("access.js", loading_method="defer")
+    paper.setup(app)
     quiz.setup(app)
+    glossary_links.setup(app)
+    reference.setup(app)
     app.connect("config-inited", use_templates)
     app.connect("doctree-resolved", check_pictures)
     app.connect("doctree-resolved", tidy_boxes, priority=900)

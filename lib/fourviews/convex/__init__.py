@@ -8,6 +8,18 @@ network with the same objective, ``from_network`` goes back.  Source: Sahiner et
 from .arrangements import arrangement_bound, arrangements
 from .certificates import lower_bound
 from .cones import cone_decomposition, project_cone, quasi_nuclear_norm
+from .distributed import Group, processes
+from .experiment import (
+    HeadsConfig,
+    TokenSet,
+    findings,
+    fit_head,
+    heads_experiment,
+    paired,
+    parameter_count,
+    summary,
+    token_set,
+)
 from .head_count import HeadCount, fewer_heads, head_count
 from .heads import (
     FNO,
@@ -26,6 +38,7 @@ from .norms import nuclear_norm, singular_value_threshold, spectral_norm
 from .path import largest_beta, regularization_path
 from .problem import Problem
 from .reference import reference
+from .shards import Certificate, Shards
 from .solution import Solution
 from .solvers import factored, fista, frank_wolfe, newton, solve, splitting
 from .weight_map import from_network
@@ -34,17 +47,21 @@ __all__ = [
     "FNO",
     "MLP",
     "BlockFNO",
+    "Certificate",
     "CrossEntropy",
     "FNONetwork",
     "HeadCount",
+    "HeadsConfig",
     "MLPNetwork",
     "Mixer",
     "MixerNetwork",
     "Problem",
     "SelfAttention",
     "SelfAttentionNetwork",
+    "Shards",
     "Solution",
     "Squared",
+    "TokenSet",
     "TwoLayerNetwork",
     "arrangement_bound",
     "arrangements",
@@ -52,14 +69,19 @@ __all__ = [
     "cone_decomposition",
     "factored",
     "fewer_heads",
+    "findings",
     "fista",
+    "fit_head",
     "frank_wolfe",
     "from_network",
     "head_count",
+    "heads_experiment",
     "largest_beta",
     "lower_bound",
     "newton",
     "nuclear_norm",
+    "paired",
+    "parameter_count",
     "project_cone",
     "quasi_nuclear_norm",
     "reference",
@@ -68,4 +90,8 @@ __all__ = [
     "solve",
     "spectral_norm",
     "splitting",
+    "summary",
+    "token_set",
+    "Group",
+    "processes",
 ]

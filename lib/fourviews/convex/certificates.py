@@ -56,16 +56,17 @@ def lower_bound(
         )
     if not torch.isfinite(prediction).all():
         raise ValueError("prediction must be finite, got NaN or inf")
-    problem = problem.to(torch.float64)
-    residual = problem.loss.gradient(prediction.to(torch.float64))
+    loss = problem.loss.to(torch.float64)
+    residual = loss.gradient(prediction.to(torch.float64))
     if problem.beta == 0.0:
+        problem = problem.to(torch.float64)
         listed = not problem.cones or problem.all_patterns
         if isinstance(problem.loss, Squared) and listed:
             part = kernel_part(problem, residual)
-            return 0.0 if part is None else max(0.0, problem.loss.dual_bound(part, np.inf))
-        return problem.loss.dual_bound(residual, 0.0)
-    polar = problem.polar(residual) if polar is None else polar
-    return problem.loss.dual_bound(residual, problem.beta / polar if polar > 0 else np.inf)
+            return 0.0 if part is None else max(0.0, loss.dual_bound(part, np.inf))
+        return loss.dual_bound(residual, 0.0)
+    polar = problem.to(torch.float64).polar(residual) if polar is None else polar
+    return loss.dual_bound(residual, problem.beta / polar if polar > 0 else np.inf)
 
 
 def relative_gap(objective: float, bound: float, objective_at_zero: float) -> float:

@@ -204,6 +204,13 @@ def quasi_nuclear_norm(Z: Float[Tensor, "p q"], K: Float[Tensor, "rows p"]) -> B
     one-column norms of :math:`Zw` over unit vectors w (columns and right singular vectors):
     multiplying by w shortens no :math:`v_k`.
 
+    Parameters
+    ----------
+    Z : Tensor (p, q)
+        One block.
+    K : Tensor (rows, p)
+        The cone of left factors is :math:`Ku \ge 0`.
+
     Raises
     ------
     ValueError

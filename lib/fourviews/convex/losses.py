@@ -10,11 +10,16 @@ so every ``V = sR`` whose adjoint image has polar norm at most beta yields the l
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 __all__ = ["CrossEntropy", "Squared"]
+
+#: Sums a term of a loss and a residual over all parts of the samples.
+Total = Callable[[Callable[["Squared | CrossEntropy", Tensor], Tensor]], float]
 
 
 class Squared:
@@ -52,20 +57,41 @@ class Squared:
         return 0.5 * dual.square().sum() + (dual * self.target).sum()
 
     def prox(self, point: Float[Tensor, "*shape"], step: float) -> Float[Tensor, "*shape"]:
-        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2 = (G + tY)/(1 + t)`."""
+        r""":math:`\arg\min_F L(F) + \tfrac1{2t}\|F - G\|^2 = (G + tY)/(1 + t)`.
+
+        Parameters
+        ----------
+        point : Tensor
+            The point G, of the shape of the targets.
+        step : float
+            The step t > 0.
+        """
         return (point + step * self.target) / (1.0 + step)
 
-    def dual_bound(self, residual: Float[Tensor, "*shape"], max_scale: float) -> float:
+    def dual_bound(
+        self, residual: Float[Tensor, "*shape"], max_scale: float, total: Total | None = None
+    ) -> float:
         r"""Largest :math:`-L^*(sR)` over :math:`|s| \le` ``max_scale``.
 
         The maximiser is :math:`-\langle R, Y\rangle / \|R\|^2`, clipped.
+
+        Parameters
+        ----------
+        residual : Tensor
+            R, of the shape of the targets.
+        max_scale : float
+            The largest scale that keeps the dual point feasible for the norm.
+        total : callable, optional
+            Sums a term of loss and residual over all parts of the samples; by itself over this
+            residual alone.
         """
-        energy = float(residual.square().sum())
+        total = total or (lambda term: float(term(self, residual)))
+        energy = total(lambda loss, R: R.square().sum())
         if energy == 0.0:
             return 0.0
-        scale = -float((residual * self.target).sum()) / energy
+        scale = -total(lambda loss, R: (R * loss.target).sum()) / energy
         scale = min(max(scale, -max_scale), max_scale)
-        return -float(self.conjugate(scale * residual))
+        return -total(lambda loss, R: loss.conjugate(scale * R))
 
 
 class CrossEntropy:
@@ -120,6 +146,13 @@ class CrossEntropy:
         :math:`tp_k = \omega(G_k + tY_k - \lambda + \log t)` with Wright's function,
         :math:`\omega + \log\omega = z`, and one number λ a row makes p sum to 1.  Both equations
         are convex and monotone: Newton's method started on the right side cannot fail.
+
+        Parameters
+        ----------
+        point : Tensor
+            The point G, of the shape of the targets.
+        step : float
+            The step t > 0.
         """
         t = torch.as_tensor(step, dtype=point.dtype, device=point.device)
         shifted = point + t * self.target
@@ -145,17 +178,33 @@ class CrossEntropy:
         correction = t * (share * gradient).sum(-1, keepdim=True) / share.sum(-1, keepdim=True)
         return F - gradient / (p + 1 / t) - share * correction
 
-    def dual_bound(self, residual: Float[Tensor, "*shape k"], max_scale: float) -> float:
+    def dual_bound(
+        self, residual: Float[Tensor, "*shape k"], max_scale: float, total: Total | None = None
+    ) -> float:
         r"""Largest :math:`-L^*(sR)` over :math:`0 \le s \le \min(1, \text{max\_scale})`.
 
         For R = softmax(F) - Y every such s keeps Y + sR in the simplex.  The bound is concave
         in s, so ternary search finds its maximum; each s it tries is valid by itself.
+
+        Parameters
+        ----------
+        residual : Tensor
+            R, of the shape of the targets.
+        max_scale : float
+            The largest scale that keeps the dual point feasible for the norm.
+        total : callable, optional
+            Sums a term of loss and residual over all parts of the samples; by itself over this
+            residual alone.
         """
+        total = total or (lambda term: float(term(self, residual)))
         low, high = 0.0, min(1.0, max_scale)
 
+        def entropy(loss: CrossEntropy, R: Tensor, s: float) -> Tensor:
+            q = torch.add(loss.target, R, alpha=s).clamp_min_(0)
+            return torch.special.entr(q).sum()
+
         def bound(s: float) -> float:
-            q = (self.target + s * residual).clamp_min(0)
-            return -float(torch.xlogy(q, q).sum())
+            return total(lambda loss, R: entropy(loss, R, s))
 
         best = max(bound(0.0), bound(high))
         for _ in range(40):

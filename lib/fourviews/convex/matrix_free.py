@@ -2,8 +2,8 @@ r"""Spectral norms of a gradient's blocks from products with units: no block is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,13 +13,23 @@ from torch import Tensor
 from .problem import Problem
 from .spectral import lanczos_bound
 
-__all__ = ["LARGEST_BLOCKS", "STARTS", "GradientBound", "gradient_bound", "shards"]
+__all__ = ["LARGEST_BLOCKS", "STARTS", "GradientBound", "gradient_bound"]
 
 # Up to this many entries the gradient's blocks are formed and decomposed exactly.
 LARGEST_BLOCKS = 20_000_000
 # Independent starts: they make few steps suffice, and pass the data once.
 STARTS = 8
 _MOST_STEPS = 2000
+
+
+@runtime_checkable
+class Sums(Protocol):
+    """A problem with sums over its samples, as :class:`~fourviews.convex.Shards` are."""
+
+    problem: Problem
+    device: torch.device
+
+    def sum(self, term: Callable[[slice, Problem], Tensor], shape: tuple[int, ...]) -> Tensor: ...
 
 
 class GradientBound(NamedTuple):
@@ -33,22 +43,14 @@ class GradientBound(NamedTuple):
     block: Int[Tensor, "k"]
 
 
-def shards(problem: Problem, size: int) -> Iterator[tuple[slice, Problem]]:
-    """The problem in parts of ``size`` samples, and where they are."""
-    for start in range(0, len(problem.X), size):
-        part = slice(start, start + size)
-        yield part, problem.part(part)
-
-
 def gradient_bound(
-    problem: Problem,
+    shards: Sums,
     residual: Float[Tensor, "n *s c"],
     *,
     slack: float,
     failure_probability: float,
     seed: int = 0,
     pairs: int = 1,
-    shard: int | None = None,
     starts: int = STARTS,
 ) -> GradientBound:
     r"""Bound :math:`\max_j\|A_j^*(R)\|_2` by block Lanczos on each block's products.
@@ -59,40 +61,39 @@ def gradient_bound(
 
     Parameters
     ----------
-    problem
-        Linear or gated; its beta does not matter.
+    shards
+        Of the samples; the problem's beta does not matter.
     residual
-        R, in the precision of the bound.
+        R, of this process's samples, in the precision of the bound.
     slack
         Share by which the bound may exceed what is found.
     failure_probability
         That the bound does not hold for one block or another, over the draw of starts.
     seed, starts, pairs
         Of the draw; independent starts; singular pairs to return from each block.
-    shard
-        Samples that go through the network at a time; all if not given.
     """
-    shard = shard or max(1, len(problem.X))
-    failure = failure_probability / problem.n_blocks
-    q = problem.block_shape[1]
+    blocks = shards.problem.n_blocks
+    failure = failure_probability / blocks
+    p, q = shards.problem.block_shape
+    device = shards.device
     # See `lanczos_bound`.
     exponent = np.log(1.648 * np.sqrt(q)) - np.log(failure) / starts
     steps = int(np.ceil(0.5 + 0.5 * exponent / np.sqrt(2 * slack)))
     results = []
-    for j in range(problem.n_blocks):
+    for j in range(blocks):
 
         def apply(V: Tensor, j: int = j) -> Tensor:
-            block = torch.full((len(V),), j, device=residual.device)
-            return sum(
-                data.units_first_gradient(residual[part], V, block)
-                for part, data in shards(problem, shard)
+            block = torch.full((len(V),), j, device=device)
+            return shards.sum(
+                lambda part, data: data.units_first_gradient(residual[part].to(device), V, block),
+                (len(V), p),
             )
 
         def apply_transposed(U: Tensor, j: int = j) -> Tensor:
-            block = torch.full((len(U),), j, device=residual.device)
-            return sum(
-                data.units_second_gradient(residual[part], U, block)
-                for part, data in shards(problem, shard)
+            block = torch.full((len(U),), j, device=device)
+            return shards.sum(
+                lambda part, data: data.units_second_gradient(residual[part].to(device), U, block),
+                (len(U), q),
             )
 
         results.append(
@@ -104,16 +105,16 @@ def gradient_bound(
                 block=starts,
                 pairs=pairs,
                 failure_probability=failure,
-                seed=seed * problem.n_blocks + j,
-                like=residual,
+                seed=seed * blocks + j,
+                like=torch.empty(0, dtype=residual.dtype, device=device),
             )
         )
-    counts = torch.tensor([len(r.values) for r in results], device=residual.device)
+    counts = torch.tensor([len(r.values) for r in results], device=device)
     return GradientBound(
         max(r.found for r in results),
         max(r.bound for r in results),
         torch.cat([r.values for r in results]),
         torch.cat([r.lefts for r in results]),
         torch.cat([r.rights for r in results]),
-        torch.arange(len(results), device=residual.device).repeat_interleave(counts),
+        torch.arange(len(results), device=device).repeat_interleave(counts),
     )

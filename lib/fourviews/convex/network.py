@@ -77,7 +77,15 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         return 0.5 * (self.first.square().sum() + self.second.square().sum())
 
     def activate(self, hidden: Tensor, gate: Tensor | None) -> Tensor:
-        """Apply the activation to pre-activations, given the gates' pre-activations."""
+        """Apply the activation to pre-activations, given the gates' pre-activations.
+
+        Parameters
+        ----------
+        hidden : Tensor
+            Pre-activations of the units.
+        gate : Tensor or None
+            Pre-activations of the gates, of the same shape; None unless gated.
+        """
         if self.activation == "linear":
             return hidden
         if self.activation == "relu":
@@ -88,7 +96,19 @@ class TwoLayerNetwork(nn.Module, abc.ABC):
         self, X: Tensor, *, axes: tuple[int, ...], tokens: int | None, features: int | None
     ) -> None:
         """Raise ValueError unless X has so many axes, tokens and features (None: any number), and
-        the weights' dtype."""
+        the weights' dtype.
+
+        Parameters
+        ----------
+        X : Tensor
+            What came.
+        axes : tuple of int
+            Numbers of axes that are allowed.
+        tokens : int or None
+            Number of tokens that is needed; None for any.
+        features : int or None
+            Number of features that is needed; None for any.
+        """
         if not isinstance(X, Tensor):
             raise ValueError(f"X must be a torch tensor, got {type(X).__name__}")
         fits = X.ndim in axes
@@ -116,6 +136,9 @@ class MLPNetwork(TwoLayerNetwork):
     def forward(self, X: Float[Tensor, "n *s d"]) -> Float[Tensor, "n *t c"]:
         axes = (3,) if self.pool == "mean" else (2, 3)
         self.check_input(X, axes=axes, tokens=None, features=self.first.shape[1])
+        if self.activation == "linear" and self.pool == "mean":
+            # The mean commutes with both layers.
+            return X.mean(dim=1) @ self.first.T @ self.second
         gate = None if self.gates is None else X @ self.gates.T
         output = self.activate(X @ self.first.T, gate) @ self.second
         return output.mean(dim=-2) if self.pool == "mean" else output

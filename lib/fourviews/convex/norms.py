@@ -75,6 +75,13 @@ def singular_value_threshold(
     (Cai, Candès and Shen 2010, Theorem 2.1).  For blocks with one column it is the group
     soft-threshold :math:`(1 - \tau/\|z\|)_+\, z`.
 
+    Parameters
+    ----------
+    Z : Tensor (..., p, q)
+        One or several matrices.
+    threshold : float
+        τ ≥ 0.
+
     Raises
     ------
     ValueError

@@ -7,16 +7,20 @@ from typing import Any
 
 import torch
 
+from .distributed import Group
 from .faces import BlockFaces
-from .matrix_free import LARGEST_BLOCKS, gradient_bound
+from .matrix_free import LARGEST_BLOCKS
 from .problem import Problem
+from .shards import Shards
 from .solution import Solution
 from .solvers import solve
 
 __all__ = ["largest_beta", "regularization_path"]
 
 
-def largest_beta(problem: Problem) -> float:
+def largest_beta(
+    problem: Problem, *, shard: int | None = None, group: Group | None = None
+) -> float:
     r"""Smallest beta for which zero is a solution.
 
     .. math:: \beta_{\max} = \max_j\|A_j^*\nabla L(0)\|^\circ
@@ -32,25 +36,35 @@ def largest_beta(problem: Problem) -> float:
 
     Blocks with more than 2·10⁷ entries together, as of attention with d = c = 100, are not formed:
     for linear and gated ReLU the value is then an upper bound from products alone, at most 0.1 %
-    too large, except with probability 10⁻⁹ (:func:`~fourviews.convex.spectral.lanczos_bound`).
+    too large, except with probability 10⁻⁹ (a bound by Lanczos's method).
 
     Parameters
     ----------
     problem : Problem
         Any head, activation and loss; its own beta does not matter.
+    shard, group
+        Samples at a time and other processes, for linear and gated ReLU: see
+        :class:`~fourviews.convex.Shards`.
 
     Returns
     -------
     float, in the units of beta.
+
+    Raises
+    ------
+    ValueError
+        For ReLU with ``shard`` or ``group``.
     """
+    p, q = problem.block_shape
+    large = not problem.cones and problem.n_blocks * p * q > LARGEST_BLOCKS
+    if large or shard is not None or group is not None:
+        shards = Shards(problem, shard, group=group)
+        return shards.polar(shards.residual_at_zero())
     exact = problem.to(torch.float64)
     residual = exact.loss.gradient(torch.zeros_like(exact.loss.target))
     if exact.cones and exact.all_patterns and exact.block_shape[1] > 1:
         blocks = exact.outputs_adjoint(residual, exact.masks).cpu().numpy()
         return float(BlockFaces(exact).polars(blocks)[0].max(initial=0.0))
-    p, q = exact.block_shape
-    if not exact.cones and exact.n_blocks * p * q > LARGEST_BLOCKS:
-        return gradient_bound(exact, residual, slack=1e-3, failure_probability=1e-9).bound
     return exact.polar(residual)
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import abc
 import copy
+import hashlib
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .arrangements import arrangements
@@ -32,6 +34,10 @@ ACTIVATIONS = ("linear", "gated_relu", "relu")
 LOSSES = ("squared", "cross_entropy")
 DEFAULT_GATES = 64
 _MOST_TARGETS = 2**31  # 16 GB of one-hot vectors
+# Data are checked in pieces of so many entries: they may be larger than the memory.
+_PIECE = 2**18
+# More masks than this are not kept: each part of the samples makes its own.
+_LARGEST_MASKS = 2**24
 
 
 class Problem(abc.ABC):
@@ -40,7 +46,8 @@ class Problem(abc.ABC):
     Parameters
     ----------
     X : (n, s, d) or, if the head allows it, (n, d) array
-        Samples of tokens; numpy or torch, float32 or float64.
+        Samples of tokens; numpy or torch, float32 or float64.  Never copied, and never written
+        to: it may be a read-only ``numpy.memmap`` larger than the memory.
     Y : array
         Token-wise: (n, s, c) floats or (n, s) integer labels.  With ``pool="mean"`` or
         without tokens: (n, c) floats or (n,) integer labels; (n,) floats are one output.
@@ -104,7 +111,9 @@ class Problem(abc.ABC):
         self.n_outputs = target.shape[-1]
         _check_range(self.X, target, self.degree)
         self._derived: dict = {}
-        self.gates, self.masks, self.all_patterns = self._gating(gates, n_gates, seed)
+        self.gates = self._masks = None
+        self.gates, self._masks, self.all_patterns = self._gating(gates, n_gates, seed)
+        self._gated = None if self.gates is None else len(self.gates_to_rows(self.gates))
 
     # What a head provides ------------------------------------------------------------------
 
@@ -136,6 +145,13 @@ class Problem(abc.ABC):
 
         Rows are ordered by sample.  ``group`` names each unit's group; heads with one group
         ignore it, and without it units go through the groups in turn.
+
+        Parameters
+        ----------
+        weights : Tensor (m, p)
+            First weights of m units.
+        group : Tensor (m,), optional
+            The group of each unit; without it units go through the groups in turn.
         """
 
     @abc.abstractmethod
@@ -145,7 +161,17 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
-        r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j)."""
+        r"""Outputs before pooling, :math:`\sum_j` (layers with lifted weight Z_j, mask j).
+
+        Parameters
+        ----------
+        Z : Tensor (G, p, q)
+            One lifted weight a block.
+        masks : Tensor (G, rows) or None
+            Zeros and ones, one row a block; None for a linear problem.
+        group : Tensor (G,), optional
+            The group of each block, as in :meth:`first_layer`.
+        """
 
     @abc.abstractmethod
     def lifted_adjoint(
@@ -154,7 +180,17 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "G p q"]:
-        """Adjoint of :meth:`lifted`, for as many blocks as there are masks (linear: groups)."""
+        """Adjoint of :meth:`lifted`, for as many blocks as there are masks (linear: groups).
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            A tensor of the shape of the outputs before pooling.
+        masks : Tensor (G, rows) or None
+            Zeros and ones, one row a block; None for a linear problem.
+        group : Tensor (G,), optional
+            The group of each block, as in :meth:`first_layer`.
+        """
 
     @abc.abstractmethod
     def relu_polar_bound(self, R: Float[Tensor, "n *s c"]) -> float:
@@ -164,7 +200,19 @@ class Problem(abc.ABC):
     def hidden_layers(
         self, first: Tensor, second: Tensor, gates: Tensor | None, group: Tensor | None = None
     ) -> TwoLayerNetwork:
-        """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p)."""
+        """The torch module with these weights: (m, p), (m, q) and, if gated, (m, p).
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights.
+        second : Tensor (m, q)
+            Second weights.
+        gates : Tensor (m, p) or None
+            The gate of each unit; None unless the activation is gated.
+        group : Tensor (m,), optional
+            The group of each unit, as in :meth:`first_layer`.
+        """
 
     # What a head may do better ---------------------------------------------------------------
 
@@ -174,7 +222,13 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "n *s c"]:
-        """As :meth:`lifted`, pooled if the problem pools."""
+        """As :meth:`lifted`, pooled if the problem pools.
+
+        Parameters
+        ----------
+        Z, masks, group
+            As in :meth:`lifted`.
+        """
         return self._pooled(self.lifted(Z, masks, group))
 
     def outputs_adjoint(
@@ -183,7 +237,15 @@ class Problem(abc.ABC):
         masks: Float[Tensor, "G rows"] | None,
         group: Tensor | None = None,
     ) -> Float[Tensor, "G p q"]:
-        """Adjoint of :meth:`outputs`."""
+        """Adjoint of :meth:`outputs`.
+
+        Parameters
+        ----------
+        R : Tensor
+            Of the shape of the targets.
+        masks, group
+            As in :meth:`lifted_adjoint`.
+        """
         return self.lifted_adjoint(self._spread(R), masks, group)
 
     def gates_to_rows(self, gates: Float[Tensor, "P *gate"]) -> Float[Tensor, "G p"]:
@@ -199,12 +261,19 @@ class Problem(abc.ABC):
     @property
     def coefficient_shape(self) -> tuple[int, ...]:
         """Shape of ``coefficients``: (p, q), with a leading gate axis unless linear."""
-        return self.block_shape if self.masks is None else (len(self.masks), *self.block_shape)
+        return self.block_shape if self._gated is None else (self._gated, *self.block_shape)
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks of the coefficients: groups times gates."""
-        return self.groups if self.masks is None else len(self.masks)
+        return self.groups if self._gated is None else self._gated
+
+    @property
+    def masks(self) -> Float[Tensor, "G rows"] | None:
+        """0/1 activation patterns, one a block; None if linear.  Made on first use if they are many."""
+        if self._masks is None and self.gates is not None:
+            self._masks = self._mask(self.gates)
+        return self._masks
 
     def group_of(self, block: Tensor | None) -> Tensor | None:
         """Group of each block; None, which is everyone's group, if there is one."""
@@ -214,7 +283,15 @@ class Problem(abc.ABC):
         return self.masks if self.masks is None or block is None else self.masks[block]
 
     def first_point(self, start: Tensor | None, dtype: torch.dtype) -> Float[Tensor, "*G p q"]:
-        """Where a solver starts: ``start``, checked, or zero."""
+        """Where a solver starts: ``start``, checked, or zero.
+
+        Parameters
+        ----------
+        start : Tensor or None
+            Coefficients of the problem's shape.
+        dtype : torch.dtype
+            In which the solver computes.
+        """
         if start is None:
             return torch.zeros(self.coefficient_shape, dtype=dtype, device=self.X.device)
         start = _tensor("start", start)
@@ -255,6 +332,13 @@ class Problem(abc.ABC):
         With ``index`` (block numbers) and ``weights``: :math:`\sum_j w_jA_jA_j^*` over those
         blocks.  A head whose map treats the output columns alike may return the smaller matrix
         that acts on each column.
+
+        Parameters
+        ----------
+        index : Tensor, optional
+            Numbers of the blocks that count; all of them without it.
+        weights : Tensor (G,), optional
+            One weight for each block in ``index``; one without it.
         """
         like, masks, group = self.loss.target, self._masks_of(index), self.group_of(index)
         columns = []
@@ -268,7 +352,15 @@ class Problem(abc.ABC):
         return torch.stack(columns, dim=1)
 
     def block_predictions(self, Z: Float[Tensor, "G p"], index: Tensor) -> Float[Tensor, "G n *s"]:
-        """Each block's own predictions, one output column; heads with structure override it."""
+        """Each block's own predictions, one output column; heads with structure override it.
+
+        Parameters
+        ----------
+        Z : Tensor (G, p)
+            One column of coefficients for each block in ``index``.
+        index : Tensor (G,)
+            Numbers of the blocks.
+        """
         masks = [None] * len(Z) if self.masks is None else self.masks[index].unsqueeze(1)
         return torch.stack(
             [self.outputs(z[None, :, None], mask)[..., 0] for z, mask in zip(Z, masks, strict=True)]
@@ -307,6 +399,15 @@ class Problem(abc.ABC):
         r"""Predictions of :math:`\sum_k A_{j(k)}(u_kv_k^\top)` for linear and gated units.
 
         Computed, like the gradients below, in the precision of the units.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
         """
         with torch.no_grad():
             return self._units(first, second, block)(self.X.to(first.dtype))
@@ -314,21 +415,51 @@ class Problem(abc.ABC):
     def units_first_gradient(
         self, R: Float[Tensor, "n *s c"], second: Float[Tensor, "m q"], block: Tensor
     ) -> Float[Tensor, "m p"]:
-        r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight."""
+        r""":math:`A_{j(k)}^*(R)\,v_k` for each unit: predictions are linear in its first weight.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            Gradient of the loss in the predictions.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         first = second.new_zeros(len(second), self.block_shape[0])
         return self.units_passes(first, second, block)[1](R)[0]
 
     def units_second_gradient(
         self, R: Float[Tensor, "n *s c"], first: Float[Tensor, "m p"], block: Tensor
     ) -> Float[Tensor, "m q"]:
-        r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit."""
+        r""":math:`A_{j(k)}^*(R)^\top u_k` for each unit.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            Gradient of the loss in the predictions.
+        first : Tensor (m, p)
+            First weights u of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         second = first.new_zeros(len(first), self.block_shape[1])
         return self.units_passes(first, second, block)[1](R)[1]
 
     def units_passes(
         self, first: Float[Tensor, "m p"], second: Float[Tensor, "m q"], block: Tensor
     ) -> tuple[Float[Tensor, "n *s c"], Callable[[Tensor], tuple[Tensor, Tensor]]]:
-        """Predictions, and the function that takes R to the gradients of both layers."""
+        """Predictions, and the function that takes R to the gradients of both layers.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        second : Tensor (m, q)
+            Second weights v of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
+        """
         network = self._units(first, second, block)
         output = network(self.X.to(first.dtype))
 
@@ -343,6 +474,13 @@ class Problem(abc.ABC):
         r"""Hidden values H with predictions ``H @ second.view(w, c)``, one row for each row of them.
 
         None unless a head has such a form: every output column must see the same values.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights u of the units.
+        block : Tensor (m,)
+            The block j(k) of each unit k.
         """
         return None
 
@@ -351,10 +489,10 @@ class Problem(abc.ABC):
         twin = self._twin()
         twin.X = self.X[samples]
         twin.loss = type(self.loss)(self.loss.target[samples])
-        if self.masks is not None:
-            rows = self.masks.shape[1] // len(self.X)
-            masks = self.masks.unflatten(1, (len(self.X), rows))
-            twin.masks = masks[:, samples].flatten(1)
+        if self._masks is not None:
+            rows = self._masks.shape[1] // max(1, len(self.X))
+            masks = self._masks.unflatten(1, (len(self.X), rows))
+            twin._masks = masks[:, samples].flatten(1)
         return twin
 
     # Objective, norm and polar -------------------------------------------------------------
@@ -393,7 +531,15 @@ class Problem(abc.ABC):
         return nuclear_norm(Z)
 
     def prox(self, Z: Float[Tensor, "*G p q"], step: float) -> Float[Tensor, "*G p q"]:
-        r"""Proximal map of ``step * beta`` times the norm."""
+        r"""Proximal map of ``step * beta`` times the norm.
+
+        Parameters
+        ----------
+        Z : Tensor (..., p, q)
+            Coefficients.
+        step : float
+            Factor in front of the norm, beside beta.
+        """
         return singular_value_threshold(Z, step * self.beta)
 
     def polar(self, R: Float[Tensor, "n *s c"]) -> float:
@@ -435,6 +581,13 @@ class Problem(abc.ABC):
         r"""For one column: length of the projection of ±A_j*(R) onto each cone, (2, P).
 
         A block whose norm, an upper bound, is at most ``floor`` keeps that norm instead.
+
+        Parameters
+        ----------
+        R : Tensor (n, ..., c)
+            A residual, of the shape of the targets.
+        floor : float
+            Below this, the exact length does not matter.
         """
         blocks = self.adjoint(R).reshape(-1, *self.block_shape)[..., 0]
         blocks = blocks.detach().cpu().double().numpy()
@@ -462,7 +615,7 @@ class Problem(abc.ABC):
         twin.X = self.X.to(dtype)
         twin.loss = self.loss.to(dtype)
         twin.gates = None if self.gates is None else self.gates.to(dtype)
-        twin.masks = None if self.masks is None else self.masks.to(dtype)
+        twin._masks = None if self.masks is None else self.masks.to(dtype)
         return twin
 
     def on(self, device: torch.device) -> Problem:
@@ -473,7 +626,7 @@ class Problem(abc.ABC):
         twin.X = self.X.to(device)
         twin.loss = type(self.loss)(self.loss.target.to(device))
         twin.gates = None if self.gates is None else self.gates.to(device)
-        twin.masks = None if self.masks is None else self.masks.to(device)
+        twin._masks = None if self._masks is None else self._masks.to(device)
         return twin
 
     def with_beta(self, beta: float) -> Problem:
@@ -495,6 +648,13 @@ class Problem(abc.ABC):
 
         A neuron on a boundary belongs to every adjacent cone: the best fit counts.  A negative
         index still says the group: ``index % groups``.
+
+        Parameters
+        ----------
+        first : Tensor (m, p)
+            First weights of the neurons.
+        group : Tensor (m,), optional
+            The group of each neuron, as in :meth:`first_layer`.
         """
         first = first.to(self.X)
         if group is None:
@@ -528,8 +688,7 @@ class Problem(abc.ABC):
         _check_range(data, None, self.degree)
         twin = self._twin()
         twin.X = data.to(self.X.device)
-        if self.masks is not None:
-            twin.masks = twin._mask(self.gates)
+        twin._masks = None
         return twin
 
     # Gates ---------------------------------------------------------------------------------
@@ -550,7 +709,8 @@ class Problem(abc.ABC):
             raise ValueError("give gates or n_gates, not both")
         if gates is not None:
             gates = self._checked_gates(_tensor("gates", gates))
-            return gates, self._mask(gates), False
+            keep = self.cones or self._keeps_masks(len(self.gates_to_rows(gates)))
+            return gates, self._mask(gates) if keep else None, False
         if n_gates is None and self.activation == "relu":
             rows, masks = self._every_pattern()
             return self.rows_to_gates(rows), masks, True
@@ -592,21 +752,51 @@ class Problem(abc.ABC):
 
     def _drawn_patterns(
         self, count: int, seed: int
-    ) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"]]:
-        """Gaussian gates and their patterns, equal ones once."""
+    ) -> tuple[Float[Tensor, "G p"], Float[Tensor, "G rows"] | None]:
+        """Gaussian gates and their patterns, equal ones once; None for patterns too many to keep."""
         generator = torch.Generator().manual_seed(seed)
         size = self.block_shape[0]
+        keep = self.cones or self._keeps_masks(count * self.groups)
         found = []
         for g in range(self.groups):
             drawn = torch.randn(count, size, generator=generator, dtype=torch.float64)
             drawn = drawn.to(self.X.device, self.X.dtype)
             where = torch.full((count,), g, device=self.X.device)
+            if not keep:
+                index = self._first_of_equals(drawn, where)
+                found.append((drawn[index], drawn[index, :0]))
+                continue
             masks = (self.first_layer(drawn, self.group_of(where)) >= 0).to(self.X.dtype)
             packed = np.packbits(masks.cpu().numpy().astype(bool), axis=1)
             first = np.sort(np.unique(packed, axis=0, return_index=True)[1])
             index = torch.from_numpy(first).to(self.X.device)
             found.append((drawn[index], masks[index]))
-        return _in_turn([rows for rows, _ in found]), _in_turn([masks for _, masks in found])
+        rows = _in_turn([rows for rows, _ in found])
+        return rows, _in_turn([masks for _, masks in found]) if keep else None
+
+    @property
+    def _rows_of_a_sample(self) -> int:
+        """Pre-activations that one hidden unit has in a sample."""
+        one = self.X.new_zeros(1, self.block_shape[0])
+        group = torch.zeros(1, dtype=torch.long, device=self.X.device)
+        return self.part(slice(0, 1)).first_layer(one, self.group_of(group)).shape[1]
+
+    def _keeps_masks(self, count: int) -> bool:
+        return count * len(self.X) * self._rows_of_a_sample <= _LARGEST_MASKS
+
+    def _first_of_equals(self, rows: Float[Tensor, "P p"], block: Tensor) -> Int[Tensor, "k"]:
+        """Gates whose pattern no earlier one has; patterns are compared by digests, in pieces."""
+        digests = [hashlib.blake2b(digest_size=16) for _ in rows]
+        step = max(1, _PIECE // (len(rows) * self._rows_of_a_sample))
+        for start in range(0, len(self.X), step):
+            data = self.part(slice(start, start + step))
+            masks = data.first_layer(rows, self.group_of(block)) >= 0
+            for digest, packed in zip(digests, np.packbits(masks.cpu().numpy(), 1), strict=True):
+                digest.update(packed.tobytes())
+        seen: dict[bytes, int] = {}
+        for k, digest in enumerate(digests):
+            seen.setdefault(digest.digest(), k)
+        return torch.tensor(list(seen.values()), device=self.X.device)
 
     def __repr__(self) -> str:
         return (
@@ -648,7 +838,21 @@ def _tensor(name: str, value: Tensor | np.ndarray) -> Tensor:
         raise ValueError(
             f"{name} must be a numpy array or a torch tensor, got {type(value).__name__}"
         )
-    return torch.as_tensor(value).detach()
+    with warnings.catch_warnings():
+        # Nothing here writes to data: an array that is read-only is as good as any.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(value).detach()
+
+
+def _finite(value: Tensor) -> bool:
+    """Whether all entries are finite, without a temporary of their number."""
+    return bool(torch.isfinite(torch.stack(torch.aminmax(value))).all()) if value.numel() else True
+
+
+def _pieces(value: Tensor) -> Iterator[Tensor]:
+    """Samples in pieces of about ``_PIECE`` entries."""
+    step = max(1, _PIECE // max(1, value[:1].numel()))
+    return (value[start : start + step] for start in range(0, len(value), step))
 
 
 def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
@@ -661,7 +865,7 @@ def _features(X: Tensor | np.ndarray, token_axis: str) -> Tensor:
         raise ValueError(f"X must have shape {shapes}, got {tuple(X.shape)}")
     if X.numel() == 0:
         raise ValueError(f"X is empty: shape {tuple(X.shape)}")
-    if not torch.isfinite(X).all():
+    if not _finite(X):
         raise ValueError("X must be finite, got NaN or inf")
     return X
 
@@ -686,10 +890,11 @@ def _check_range(X: Tensor, target: Tensor | None, degree: int) -> None:
 
 def _magnitude(value: Tensor) -> float:
     """Decimal logarithm of the Frobenius norm, minus infinity for zero."""
-    largest = float(value.abs().max())
+    largest = max(map(abs, map(float, torch.aminmax(value))))
     if largest == 0:
         return -math.inf
-    return math.log10(largest) + math.log10(float((value.double() / largest).norm()))
+    squares = sum(float((piece.double() / largest).square().sum()) for piece in _pieces(value))
+    return math.log10(largest) + 0.5 * math.log10(squares)
 
 
 def _target(
@@ -719,7 +924,7 @@ def _target(
             raise ValueError(
                 f"float Y must have shape ({', '.join('ns'[: len(leading)])}, c) with c >= 1, got {tuple(Y.shape)}"
             )
-        if not torch.isfinite(Y).all():
+        if not _finite(Y):
             raise ValueError("Y must be finite, got NaN or inf")
         if classes is not None:
             raise ValueError(f"classes goes with integer labels, but Y is {Y.dtype}")
@@ -727,7 +932,7 @@ def _target(
             # Rounding of a normalised float32 row stays far below this.
             tolerance = 1e-3 if Y.dtype == torch.float32 else 1e-6
             sums = Y.sum(-1)
-            if (Y < 0).any() or ((sums - 1).abs() > tolerance).any():
+            if Y.min() < 0 or ((sums - 1).abs() > tolerance).any():
                 raise ValueError(
                     "float Y under cross_entropy must be probability vectors (non-negative, sum 1), got "
                     f"minimum {float(Y.min()):g} and sums {float(sums.min()):g} to {float(sums.max()):g}"

@@ -75,6 +75,9 @@ class Solution:
     neurons : Neurons or None
         For ReLU the units that realise the objective (the coefficients alone do not fix them);
         for the factored solver its units.
+    at_zero : float or None
+        Objective of the zero network; None if it is that of ``problem`` (with processes it is over
+        the samples of all of them, the problem is this one's part).
     """
 
     problem: Problem
@@ -86,6 +89,7 @@ class Solution:
     method: str
     history: list[Record] = field(repr=False)
     neurons: Neurons | None = field(default=None, repr=False)
+    at_zero: float | None = field(default=None, repr=False)
 
     @property
     def coefficients(self) -> Float[Tensor, "*G p q"]:
@@ -99,7 +103,8 @@ class Solution:
 
     @property
     def relative_gap(self) -> float:
-        return relative_gap(self.objective, self.lower_bound, objective_at_zero(self.problem))
+        at_zero = objective_at_zero(self.problem) if self.at_zero is None else self.at_zero
+        return relative_gap(self.objective, self.lower_bound, at_zero)
 
     @property
     def converged(self) -> bool:
@@ -158,5 +163,5 @@ class Solution:
 
 def objective_at_zero(problem: Problem) -> float:
     """Loss of the zero network: the yardstick of the gap."""
-    loss = problem.to(torch.float64).loss
+    loss = problem.loss.to(torch.float64)
     return float(loss.value(torch.zeros_like(loss.target)))

@@ -135,7 +135,15 @@ class Axis:
         return -self.before, size - 1 + self.after
 
     def pixels_at(self, positions: Int[Tensor, "*shape"], size: int) -> Int[Tensor, "*shape"]:
-        """The pixel of the key token nearest to each position, -1 for a token of zeros."""
+        """The pixel of the key token nearest to each position, -1 for a token of zeros.
+
+        Parameters
+        ----------
+        positions
+            Positions on the axis, pixels counted from 0.
+        size
+            Number of pixels.
+        """
         if self.border == "circular":
             return positions % size
         positions = positions.clamp(*self.key_range(size))
@@ -146,13 +154,29 @@ class Axis:
         return torch.where(pixels < size, pixels, 2 * (size - 1) - pixels)
 
     def meant(self, offsets: Float[Tensor, "heads"], size: int) -> Int[Tensor, "heads q"]:
-        """The pixel that each head means from each query, -1 for a token of zeros."""
+        """The pixel that each head means from each query, -1 for a token of zeros.
+
+        Parameters
+        ----------
+        offsets
+            The offset Δ of each head.
+        size
+            Number of pixels.
+        """
         # Of two equally near ones the first.
         offsets = (offsets - 0.5).ceil().long()[:, None]
         return self.pixels_at(self.query_positions(size).to(offsets.device) + offsets, size)
 
     def wrap(self, offset: Tensor, size: int) -> Tensor:
-        """Offsets themselves, or their representatives in [-⌊size/2⌋, …) on the circle."""
+        """Offsets themselves, or their representatives in [-⌊size/2⌋, …) on the circle.
+
+        Parameters
+        ----------
+        offset
+            Offsets of pixels.
+        size
+            Number of pixels on the circle.
+        """
         if self.border != "circular":
             return offset
         half = size // 2
@@ -161,7 +185,15 @@ class Axis:
     def differences(
         self, size: int, rows: Int[Tensor, "q"] | slice = slice(None)
     ) -> Int[Tensor, "q k"]:
-        """δ = key - query, on the circle where the border is circular; of all or some queries."""
+        """δ = key - query, on the circle where the border is circular; of all or some queries.
+
+        Parameters
+        ----------
+        size
+            Number of pixels.
+        rows
+            Queries that count; all without it.
+        """
         positions, _ = self.keys(size)
         return self.wrap(positions - self.query_positions(size)[rows][:, None], size)
 
@@ -171,12 +203,30 @@ class Axis:
         size: int,
         rows: Int[Tensor, "q"] | slice = slice(None),
     ) -> Float[Tensor, "heads q k"]:
-        """(δ - Δ)² of every key from the position that each head means."""
+        """(δ - Δ)² of every key from the position that each head means.
+
+        Parameters
+        ----------
+        offsets
+            The offset Δ of each head.
+        size
+            Number of pixels.
+        rows
+            Queries that count; all without it.
+        """
         delta = self.differences(size, rows).to(offsets)
         return (delta - self.wrap(offsets, size)[:, None, None]).square()
 
     def fold(self, weights: Float[Tensor, "heads q k"], size: int) -> Float[Tensor, "heads q size"]:
-        """Weights of key tokens given to the pixels that they hold; tokens of zeros drop out."""
+        """Weights of key tokens given to the pixels that they hold; tokens of zeros drop out.
+
+        Parameters
+        ----------
+        weights
+            Of each head, query and key token.
+        size
+            Number of pixels.
+        """
         if self.border in ("replicate", "circular"):
             return weights
         if self.border == "zeros":

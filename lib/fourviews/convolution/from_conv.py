@@ -456,7 +456,7 @@ class ConvolutionAttention(nn.Module):
         *,
         method: Literal["joint", "heads"] | None = None,
     ) -> float:
-        r"""Bound on |this layer - the convolution| in any output, for pixels in a range.
+        r"""Bound on the difference to the convolution in any output, for pixels in a range.
 
         Sharpness: head h gives the weight :math:`\varepsilon_h` to pixels that it does not mean.
         ``"heads"`` adds the errors up,

@@ -104,6 +104,13 @@ class ImageAttention(nn.Module):
         """Attention ``(heads, H, W, H, W)``: query's row and column, key's row and column.
 
         With content it depends on the image: give x for ``(n, heads, H, W, H, W)``.
+
+        Parameters
+        ----------
+        grid
+            Height H and width W.
+        x
+            Images; needed only if scores depend on content.
         """
         raise NotImplementedError
 

@@ -25,9 +25,11 @@ def best_keys(generator: Generator, hard_attention: Callable) -> None:
     """Softmax attention, sharp enough that only the best keys are left; with a repeated key."""
     m, s, d, c = 9, _integer(generator, 5, 7), 3, 2
     for _ in range(3):
-        # Small scores: no fixed sharpness is large enough.
-        Q, V = _draw(generator, m, d) / 64, _draw(generator, s, c)
-        # Whole numbers in the keys: a repeated key has exactly the same score.
+        # Small scores: no fixed sharpness is large enough. Whole numbers in keys and, up to a power
+        # of two, in queries: scores have no rounding, in whatever order they are summed, so that a
+        # repeated key has exactly the same score.
+        Q = (_draw(generator, m, d) * 2**20).round() / 2**26
+        V = _draw(generator, s, c)
         K = torch.randint(-5, 6, (s, d), generator=generator).double()
         first = int((Q @ K.mT)[0].argmax())
         K[(first + 1) % s] = K[first]

@@ -19,15 +19,17 @@ from .checksums import ChecksumError
 from .cifar import cifar10, cifar100
 from .download import DownloadError
 from .extraction import UnsafeArchiveError
+from .features.image_tokens import ImageTokens, image_tokens
+from .features.pooled_features import pooled_features
+from .features.reduction import FeatureReduction, reduce_features
+from .features.token_store import TokenStore, token_store
 from .generated_scenes import generated_scenes
 from .glove import glove
-from .image_tokens import ImageTokens, image_tokens
 from .images import ImageSet
 from .imdb import imdb
 from .made_up import made_up_reviews
 from .photo_crops import photographs
 from .pickles import UnsafePickleError
-from .pooled_features import pooled_features
 from .reviews import reviews
 from .scenes import SceneSet
 from .sources import DataNotFoundError, Source
@@ -44,12 +46,14 @@ __all__ = [
     "DownloadError",
     "EmbeddedBatch",
     "Embedding",
+    "FeatureReduction",
     "ImageSet",
     "ImageTokens",
     "OutOfVocabulary",
     "SceneSet",
     "Source",
     "TextSet",
+    "TokenStore",
     "UnsafeArchiveError",
     "UnsafePickleError",
     "WordVectors",
@@ -63,9 +67,11 @@ __all__ = [
     "made_up_reviews",
     "photographs",
     "pooled_features",
+    "reduce_features",
     "reviews",
     "sst2",
     "tiny_imagenet",
+    "token_store",
     "tokenize",
     "visual_genome",
 ]

@@ -77,44 +77,43 @@ def generated_scenes(
 ) -> SceneSet:
     r"""Draw scenes with 24 kinds of objects and 15 predicates, both with a long tail.
 
-      Kinds are drawn with frequencies :math:`\propto 1/(\text{rank} + 1)`. An object stands anywhere
-      or, more often, close to an earlier one. Each ordered pair has each predicate by itself with
-      probability σ of
+    Kinds are drawn with frequencies :math:`\propto 1/(\text{rank} + 1)`. An object stands anywhere
+    or, more often, close to an earlier one. Each ordered pair has each predicate by itself with
+    probability σ of the sum of
 
-    X
-        forbid it (nobody wears a tree);
-      - a habit of this pair of kinds, standard normal, the same in all scenes;
-      - what the boxes say: overlap, nearness, height, depth and relative size.
+    - how common the predicate is, and −∞ where the two kinds forbid it (nobody wears a tree);
+    - a habit of this pair of kinds, standard normal, the same in all scenes;
+    - what the boxes say: overlap, nearness, height, depth and relative size.
 
-      These are all relations, ``truth``. Of them only a part is written down, ``written``:
-      ``"uniform"`` writers write each with probability 1 − ``left_out``; ``"salient"`` ones prefer large
-      subjects and frequent predicates, with the same mean.
+    These are all relations, ``truth``. Of them only a part is written down, ``written``:
+    ``"uniform"`` writers write each with probability 1 − ``left_out``; ``"salient"`` ones prefer large
+    subjects and frequent predicates, with the same mean.
 
-      The scenes stand in for Visual Genome, of which nobody knows all relations; they resemble it in
-      the long tails and in what is missing, and in nothing else.
+    The scenes stand in for Visual Genome, of which nobody knows all relations; they resemble it in
+    the long tails and in what is missing, and in nothing else.
 
-      Parameters
-      ----------
-      n
-          Number of scenes.
-      seed
-          Of everything but the habits: scenes of all seeds obey the same law.
-      max_objects
-          From 4 objects to this many in a scene, at least 4.
-      left_out
-          Share of the relations that nobody writes, at least 0, below 1.
-      writers
-          ``"uniform"`` or ``"salient"``.
+    Parameters
+    ----------
+    n
+        Number of scenes.
+    seed
+        Of everything but the habits: scenes of all seeds obey the same law.
+    max_objects
+        From 4 objects to this many in a scene, at least 4.
+    left_out
+        Share of the relations that nobody writes, at least 0, below 1.
+    writers
+        ``"uniform"`` or ``"salient"``.
 
-      Returns
-      -------
-      SceneSet
-          With ``truth``.
+    Returns
+    -------
+    SceneSet
+        With ``truth``.
 
-      Raises
-      ------
-      ValueError
-          If an argument is out of range.
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
     """
     for name, number, least in (("n", n, 0), ("seed", seed, 0), ("max_objects", max_objects, 4)):
         if not isinstance(number, int) or isinstance(number, bool) or number < least:

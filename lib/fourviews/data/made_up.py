@@ -33,6 +33,15 @@ def made_up_reviews(
     They let a lesson run where no review can be had. They say nothing about reviews: half of the
     words give the class away.
 
+    Parameters
+    ----------
+    split
+        Sentences of different splits are drawn independently.
+    n_per_class
+        Number of sentences of praise, and of blame.
+    seed
+        Of the draw.
+
     Raises
     ------
     ValueError

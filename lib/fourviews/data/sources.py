@@ -38,7 +38,19 @@ class DataNotFoundError(FileNotFoundError):
 
 @dataclass(frozen=True)
 class Source:
-    """What a result was loaded from; ``str`` gives a sentence for a page, without any path."""
+    """What a result was loaded from; ``str`` gives a sentence for a page, without any path.
+
+    Attributes
+    ----------
+    name
+        Of the data set, as its publisher calls it.
+    kind
+        Which of the ways it came by, or that it stands in for the real data.
+    path
+        Where it lies on this machine.
+    detail
+        What the sentence adds, such as a release.
+    """
 
     name: str
     kind: Kind

@@ -247,6 +247,13 @@ class WordVectors:
     ) -> OutOfVocabulary:
         """Count the tokens of texts that have no vector.
 
+        Parameters
+        ----------
+        texts
+            Texts, or their lists of tokens.
+        most_common
+            How many of the missing tokens are named.
+
         Raises
         ------
         ValueError

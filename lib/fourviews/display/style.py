@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Okabe and Ito's palette, darkest first where two would stand side by side in a small figure.
+#: Okabe and Ito's palette, darkest first where two would stand side by side in a small figure.
 COLOURS = {
     "blue": "#0072B2",
     "vermilion": "#D55E00",

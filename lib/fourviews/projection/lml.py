@@ -377,7 +377,12 @@ def lml_logits(
     r"""Logits of the projection, :math:`z = x + \nu` with :math:`\operatorname{lml}(x) = \sigma(z)`.
 
     For losses: :math:`\log y = \log\sigma(z)` keeps its digits and its gradient where y rounds to
-    0 or 1. Parameters, limits and errors are those of :func:`lml`.
+    0 or 1. Limits and errors are those of :func:`lml`.
+
+    Parameters
+    ----------
+    x, k, dim, mask, infeasible
+        As for :func:`lml`.
 
     Returns
     -------
@@ -416,7 +421,15 @@ class LML(nn.Module):
     def forward(
         self, x: Float[Tensor, "..."], mask: Bool[Tensor, "..."] | None = None
     ) -> Float[Tensor, "..."]:
-        """``lml(x, k, dim, mask=mask)``."""
+        """``lml(x, k, dim, mask=mask)``.
+
+        Parameters
+        ----------
+        x
+            Logits.
+        mask
+            ``True`` where an entry may be chosen.
+        """
         return lml(x, self.k, self.dim, mask=mask)
 
     def extra_repr(self) -> str:

@@ -58,9 +58,14 @@ def lml_loss(
         Number of labels, as in :func:`fourviews.projection.lml`.
     mask
         ``True`` where an entry may be chosen.
-    weight, ignore_index, reduction
-        See the text of :mod:`fourviews.projection.losses`. Rows without labels count for nothing,
-        whatever their logits.
+    weight
+        A factor for each class, in the way of :func:`torch.nn.functional.cross_entropy`.
+    ignore_index
+        Labels with this value do not count. Rows without labels count for nothing, whatever
+        their logits.
+    reduction
+        ``"none"``, one value a row; ``"sum"``; or ``"mean"`` over labels, weighted by ``weight``.
+        The mean over no labels is 0, with gradient 0.
 
     Returns
     -------
@@ -118,8 +123,13 @@ def topk_entropy_loss(
         One class a row.
     k
         From 1 to n.
-    weight, ignore_index, reduction
-        See the text of :mod:`fourviews.projection.losses`.
+    weight
+        A factor for each class, in the way of :func:`torch.nn.functional.cross_entropy`.
+    ignore_index
+        Labels with this value do not count.
+    reduction
+        ``"none"``, one value a row; ``"sum"``; or ``"mean"`` over labels, weighted by ``weight``.
+        The mean over no labels is 0, with gradient 0.
 
     Returns
     -------
@@ -181,8 +191,13 @@ def smooth_topk_svm_loss(
         From 1 to n.
     tau, margin
         Temperature τ > 0 and margin m ≥ 0.
-    weight, ignore_index, reduction
-        See the text of :mod:`fourviews.projection.losses`.
+    weight
+        A factor for each class, in the way of :func:`torch.nn.functional.cross_entropy`.
+    ignore_index
+        Labels with this value do not count.
+    reduction
+        ``"none"``, one value a row; ``"sum"``; or ``"mean"`` over labels, weighted by ``weight``.
+        The mean over no labels is 0, with gradient 0.
 
     Returns
     -------

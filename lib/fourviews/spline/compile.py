@@ -38,6 +38,8 @@ def compile_encoder(
         A SciPy ``PPoly``, ``BSpline``, ``CubicSpline`` (or another of their kind), ``NdBSpline`` or
         ``LinearNDInterpolator``; or an :class:`~fourviews.spline.Expression`, or an array of
         expressions and numbers: ``(s, r)``, one row a token, or ``(r,)``, the same for every token.
+        Of a ``LinearNDInterpolator`` in the plane triangles at the hull that are flat up to
+        rounding are left out.
     outside
         ``"error"``: points outside of the spline's domain are an error when the encoder is
         called. ``"extend"``: the outermost polynomials continue. Expressions have no outside.

@@ -35,6 +35,9 @@ __all__ = ["chen_bound", "cpwl_network", "difference_of_convex", "reduce_maximum
 
 AffineFunction = tuple[Fraction, ...]  # slopes, then the constant
 LARGEST = 20_000  # affine functions in an intermediate form
+FLAT = 64 * 2.0**-52  # relative height of a triangle that its corners' rounding may have made
+NEARLY_STRAIGHT = Fraction(1, 10**8)  # sine of an angle
+THIN = Fraction(1, 10**6)  # change by rounding of coordinates, relative to the largest value
 
 
 # --- interpolation on triangulations --------------------------------------------------------------
@@ -81,12 +84,66 @@ def interpolator_forms(program: Program, f: Any, outside: str):
     points = [[Fraction(v) for v in row] for row in tri.points.tolist()]
     exact = [[Fraction(v) for v in row] for row in values.tolist()]
     simplices = [list(map(int, simplex)) for simplex in tri.simplices]
+    if dimension == 2:
+        simplices = _without_flat_ones(points, simplices)
     affine = [_affine_pieces(points, exact, simplex) for simplex in simplices]
+    _check_not_thin(points, exact, simplices, affine)
     if dimension == 2:
         forms = _planar(program, coordinates, points, simplices, affine)
     else:
         forms = _convex_difference(program, coordinates, points, exact, simplices, affine)
     return forms, dimension, _Hull(tri, scale, offset), 0.0, 1
+
+
+def _without_flat_ones(points, simplices: list[list[int]]) -> list[list[int]]:
+    """The triangulation without triangles at the hull that are flat up to rounding.
+
+    Points on a straight side of the hull are rounded, so that Delaunay's triangles among them have
+    heights of the size of this rounding, slopes of its inverse, and hold no points of their own.
+    """
+    height = Fraction(FLAT) * max(abs(v) for point in points for v in point)
+    kept = list(simplices)
+    while True:
+        owners: dict[tuple[int, int], int] = {}
+        for simplex in kept:
+            for edge in combinations(sorted(simplex), 2):
+                owners[edge] = owners.get(edge, 0) + 1
+        rest = [s for s in kept if not _flat_at_the_hull(points, s, owners, height)]
+        if len(rest) == len(kept):
+            return kept
+        if not rest:
+            raise ValueError("the points lie on a line up to rounding; they need to span the plane")
+        kept = rest
+
+
+def _flat_at_the_hull(points, simplex, owners, height: Fraction) -> bool:
+    for u, v in combinations(sorted(simplex), 2):
+        if owners[u, v] > 1:
+            continue
+        (w,) = set(simplex) - {u, v}
+        side, up = (
+            tuple(b - a for a, b in zip(points[u], points[end], strict=True)) for end in (v, w)
+        )
+        length = side[0] ** 2 + side[1] ** 2
+        along = side[0] * up[0] + side[1] * up[1]
+        if 0 <= along <= length and _cross(side, up) ** 2 <= height**2 * length:
+            return True
+    return False
+
+
+def _check_not_thin(points, values, simplices, affine) -> None:
+    """A slope turns the rounding of a coordinate into an error, wherever the function is."""
+    largest = max(abs(v) for row in values for v in row)
+    reach = [max(abs(point[j]) for point in points) for j in range(len(points[0]))]
+    for simplex, pieces in zip(simplices, affine, strict=True):
+        for piece in pieces:
+            error = sum(abs(a) * r for a, r in zip(piece, reach, strict=False)) / 2**52
+            if error > THIN * largest:
+                raise ValueError(
+                    f"the simplex of points {simplex} is too thin: f is so steep there that the"
+                    f" rounding of coordinates changes it by {float(error):.0e}; leave one of"
+                    " the points out"
+                )
 
 
 def _affine_pieces(points, values, simplex) -> list[AffineFunction]:
@@ -284,13 +341,17 @@ def _balancing(points, simplices, cells, v, rays, outputs):
     )
     if _cross(first, second) < 0:
         first, second = second, first
-    if _cross(first, second) == 0:  # a straight angle: outside is a half-plane
+    lengths = [a * a + b * b for a, b in (first, second)]
+    if _cross(first, second) ** 2 <= NEARLY_STRAIGHT**2 * lengths[0] * lengths[1]:
+        # A straight angle, up to rounding: outside is a half-plane.
         centre = (first[1], -first[0])
-        for c in cells:
-            for w in simplices[c]:
-                d = (points[w][0] - corner[0], points[w][1] - corner[1])
-                if centre[0] * d[0] + centre[1] * d[1] > 0:
-                    centre = (-centre[0], -centre[1])
+        inwards = sum(
+            centre[0] * (points[w][0] - corner[0]) + centre[1] * (points[w][1] - corner[1])
+            for c in cells
+            for w in simplices[c]
+        )
+        if inwards > 0:
+            centre = (-centre[0], -centre[1])
         outer = (
             (centre[0] + first[0] / 4, centre[1] + first[1] / 4),
             (centre[0] - first[0] / 4, centre[1] - first[1] / 4),

@@ -145,7 +145,7 @@ class _Attention(nn.Module):
         outs = []
         for module, token, copies, k_constant, v_constant, query_token in self.groups:
             if token is None:
-                outs.append(self._all_tokens(module, flat, s, n))
+                outs.append(self._only(self._all_tokens(module, flat, s, n), query_token))
                 continue
             there = flat if s == 1 else x[:, token]
             value = module.value.bias if v_constant else module.value(there)
@@ -163,9 +163,7 @@ class _Attention(nn.Module):
                 if module.spread is not None:
                     scores = scores.index_select(0, module.spread)
                 out = scores if module.unit_value else scores * value[:, None]
-            if query_token is not None:
-                only = torch.arange(s, device=x.device) == query_token
-                out = out.masked_fill(~only[:, None], 0.0)
+            out = self._only(out, query_token)
             if self.causal and token:
                 late = torch.arange(s, device=x.device) >= token
                 out = out.masked_fill(~late[:, None], 0.0)
@@ -174,6 +172,13 @@ class _Attention(nn.Module):
             return x.new_zeros(0, s, n)
         out = outs[0] if len(outs) == 1 else torch.cat(outs)
         return out if self.back is None else out.index_select(0, self.back)
+
+    @staticmethod
+    def _only(out: Tensor, query_token: int | None) -> Tensor:
+        if query_token is None:
+            return out
+        only = torch.arange(out.shape[1], device=out.device) == query_token
+        return out.masked_fill(~only[:, None], 0.0)
 
     @staticmethod
     def _all_tokens(module, flat: Tensor, s: int, n: int) -> Tensor:

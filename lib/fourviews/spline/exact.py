@@ -124,6 +124,11 @@ class ExactForward:
                 weight = getattr(module, f"weight_{name}")[h]
                 bias, offset = getattr(module, f"bias_{name}"), getattr(module, f"offset_{name}")
                 parts = [t[h] for t in (bias, offset) if t is not None]
+                for t in parts:
+                    if t.ndim == 2 and len(t) not in (1, len(rows)):
+                        raise ValueError(
+                            f"the offsets are those of {len(t)} tokens; there are {len(rows)}"
+                        )
                 parts = [
                     t[0] if t.ndim == 2 and len(t) == 1 and len(rows) > 1 else t for t in parts
                 ]

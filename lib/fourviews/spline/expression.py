@@ -123,7 +123,8 @@ class Expression:
     ------
     ValueError
         Where an operation leads out of the max-definable functions: division by an expression,
-        powers that are no natural numbers, comparisons, numbers that are not real and finite.
+        powers that are no natural numbers, comparisons, roots, exponentials and the like, numbers
+        that are not real and finite.
     """
 
     __slots__ = ("__weakref__", "_number", "constant", "kind", "shape", "terms")
@@ -276,6 +277,17 @@ class Expression:
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = __rdivmod__ = _step
     __round__ = __trunc__ = __floor__ = __ceil__ = _step
 
+    def _curved(self):
+        raise ValueError(
+            f"{self} is no number, and its roots, exponentials, sines and the like are not"
+            " max-definable"
+        )
+
+    # Of math, and of NumPy, whose functions look for a method of their own name.
+    __float__ = __int__ = __complex__ = _curved
+    sqrt = cbrt = exp = expm1 = exp2 = log = log1p = log2 = log10 = _curved
+    sin = cos = tan = arcsin = arccos = arctan = sinh = cosh = tanh = _curved
+
     def __bool__(self):
         raise ValueError(f"{self} has no truth value: branches on it are not max-definable")
 
@@ -305,7 +317,17 @@ class Expression:
         largest: Callable[[list], Any],
         number: Callable[[Fraction], Any] = lambda value: value,
     ) -> Any:
-        """Evaluate in any ring with a maximum: of values for variables, numbers and maxima."""
+        """Evaluate in any ring with a maximum: of values for variables, numbers and maxima.
+
+        Parameters
+        ----------
+        variable
+            Value of the variable at a token and a feature.
+        largest
+            The maximum of a list of values.
+        number
+            Value of a number.
+        """
         done: dict[Expression, Any] = {}
         stack = [self]
         while stack:  # no recursion: chains may be long

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ __all__ = [
 ]
 
 Signs = tuple[int, ...]
+Pattern = tuple[int | None, ...]  # None: any sign
 
 
 class SignPartition:
@@ -153,7 +153,7 @@ class PiecewisePolynomial:
     def __init__(self, partition: SignPartition, pieces: Mapping[tuple, Any]):
         self.partition = partition
         b = len(partition.polynomials)
-        self.pieces: dict[Signs, np.ndarray] = {}
+        self.pieces: dict[Pattern, np.ndarray] = {}
         self.value_shape: tuple[int, ...] | None = None
         if not pieces:
             raise ValueError("pieces is empty; it needs one or more")
@@ -175,10 +175,11 @@ class PiecewisePolynomial:
             for index in np.ndindex(values.shape):
                 entries[index] = Expression.of(values[index])
                 _check_polynomial(entries[index], f"the value at {signs}")
-            for full in product(*((-1, 0, 1) if s is None else (s,) for s in signs)):
-                if full in self.pieces:
-                    raise ValueError(f"the sign vector {full} is given twice")
-                self.pieces[full] = entries
+            for other in self.pieces:
+                if all(a is None or b is None or a == b for a, b in zip(signs, other, strict=True)):
+                    both = tuple(b if a is None else a for a, b in zip(signs, other, strict=True))
+                    raise ValueError(f"the sign vector {both} is given twice")
+            self.pieces[signs] = entries
 
     @property
     def degree(self) -> int:
@@ -200,7 +201,10 @@ class PiecewisePolynomial:
             out = x.new_full((*x.shape[:-2], *self.value_shape), float("nan"))
             done = torch.zeros(x.shape[:-2], dtype=torch.bool, device=x.device)
             for theta, piece in self.pieces.items():
-                here = (signs == signs.new_tensor(theta)).all(-1)
+                here = torch.ones_like(done)
+                for place, sign in enumerate(theta):
+                    if sign is not None:
+                        here &= signs[..., place] == sign
                 if bool(here.any()):
                     values = [entry(x[here]) for entry in piece.flat]
                     out[here] = torch.stack(values, -1).reshape(-1, *self.value_shape)
@@ -209,9 +213,9 @@ class PiecewisePolynomial:
                 raise ValueError(f"no piece for signs {signs[~done][0].tolist()}")
             return out
         theta = self.partition.signs(x)
-        if theta not in self.pieces:
+        piece = next((p for pattern, p in self.pieces.items() if _fits(pattern, theta)), None)
+        if piece is None:
             raise ValueError(f"no piece for signs {theta}")
-        piece = self.pieces[theta]
         rows = exact_matrix(x, *self.partition.shape)
         values = np.empty(piece.shape, dtype=object)
         for index in np.ndindex(piece.shape):
@@ -219,6 +223,10 @@ class PiecewisePolynomial:
             entry = piece[index]
             values[index] = entry(rows) if entry.shape else entry.constant
         return values if piece.shape else values[()]
+
+
+def _fits(pattern: Pattern, signs: Signs) -> bool:
+    return all(a is None or a == b for a, b in zip(pattern, signs, strict=True))
 
 
 def _check_polynomial(expression: Expression, name: str) -> None:

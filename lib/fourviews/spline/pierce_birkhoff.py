@@ -83,7 +83,13 @@ class Counterexample:
             )
 
     def labels(self, X: Any, Y: Any) -> list[Any]:
-        """The forty quadratic forms, for matrices of numbers, expressions or tensors' entries."""
+        """The forty quadratic forms, for matrices of numbers, expressions or tensors' entries.
+
+        Parameters
+        ----------
+        X, Y
+            The two symmetric matrices.
+        """
         n = self.size
         P = [[sum(X[i][k] * Y[k][j] for k in range(n)) for j in range(n)] for i in range(n)]
         return [
@@ -95,7 +101,13 @@ class Counterexample:
         ]
 
     def h(self, X: Matrix, Y: Matrix) -> Fraction:
-        """The smallest label."""
+        """The smallest label.
+
+        Parameters
+        ----------
+        X, Y
+            The two symmetric matrices.
+        """
         return min(self.labels(X, Y))
 
     def __call__(self, X: Any, Y: Any) -> Fraction:
@@ -150,7 +162,13 @@ class Counterexample:
         return rows
 
     def coordinates(self, X: Matrix, Y: Matrix) -> list[Fraction]:
-        """The 30 coordinates: upper triangles of X, then of Y."""
+        """The 30 coordinates: upper triangles of X, then of Y.
+
+        Parameters
+        ----------
+        X, Y
+            The two symmetric matrices.
+        """
         n = self.size
         return [M[i][j] for M in (X, Y) for i in range(n) for j in range(i, n)]
 

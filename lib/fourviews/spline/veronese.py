@@ -88,7 +88,9 @@ def veronese_encoder(s: int, d: int, k: int = 2) -> CompiledEncoder:
     first brings all of them into every token, the second multiplies. One token needs one block.
     For three tokens or more no single block does it: in token i of one attention every summand
     depends on token i and one other, so the product of entries of two others is missing on every
-    piece, and a network of linear pieces adds none.
+    piece, and a network of linear pieces adds none. For two tokens there is a single block that
+    does it, but its network subtracts the sum of all squares from numbers of that size, which
+    costs digits; here two tokens take two blocks, too.
 
     Parameters
     ----------

@@ -102,6 +102,13 @@ def threshold(
     :math:`1/|1 - r|` only, for :math:`\alpha_1 \to 0` alone to 1, and it does not depend on
     :math:`L_f`: the growth like :math:`1/(\alpha_1\alpha_2L_fL_g)` of Remark 4.2 is not there.
 
+    Parameters
+    ----------
+    step_f, step_g
+        Step sizes :math:`\alpha_1` and :math:`\alpha_2`, positive.
+    lipschitz_g
+        Smoothness constant :math:`L_g` of g, at least 0.
+
     Raises
     ------
     ValueError
@@ -137,6 +144,13 @@ def orthant_alignment(
     κ = 1.  On a face of the orthant (:math:`y_i = 0`, :math:`s_i \ne 0`), where ReLU puts its
     tokens, it does not tend to 0 with the step size.  For s = 0 it is 0.
 
+    Parameters
+    ----------
+    step
+        The step s, such as :math:`\alpha_2\nabla h(y)`.
+    Y
+        The tokens y, of the same shape.
+
     Raises
     ------
     ValueError
@@ -160,6 +174,13 @@ def orthant_gain(
 
     It is :math:`2\alpha_2` times what an exact proximal gradient step gains on its model, and at
     least :math:`(1 + \mathfrak D)\|s\|^2`.
+
+    Parameters
+    ----------
+    step
+        The step s.
+    Y
+        The tokens y, of the same shape.
 
     Raises
     ------
@@ -334,7 +355,15 @@ def alternating_step(
 
 @dataclass
 class AlternatingRun:
-    """The steps of a run, in order."""
+    """The steps of a run, in order.
+
+    Parameters
+    ----------
+    start
+        The tokens before the first step.
+    steps
+        What each step did, and its certificate.
+    """
 
     start: Tensor
     steps: list[AlternatingStep] = field(default_factory=list)
@@ -375,6 +404,21 @@ def alternate(
     lipschitz: float | Tensor | None = None,
 ) -> AlternatingRun:
     """Run :func:`alternating_step` and keep every certificate.
+
+    Parameters
+    ----------
+    f, g
+        The two functions.
+    Y
+        The tokens at the start.
+    step_f, step_g
+        Step sizes, positive.
+    steps
+        Number of cycles, 0 or more.
+    relu
+        Whether ReLU ends each cycle.
+    lipschitz
+        Smoothness constant of f + g; the sum of the two without it.
 
     Raises
     ------

@@ -67,6 +67,13 @@ def apollonius(a: Float[Tensor, "d"], b: Float[Tensor, "d"], k: float) -> Apollo
     Exchanging f and g is about the other sequence: the half steps u are alternating steps with g
     first.  Their regions say that h falls along the half steps, not along y.
 
+    Parameters
+    ----------
+    a, b
+        The two points, vectors of one length.
+    k
+        The ratio of the distances, at least 0.
+
     Raises
     ------
     ValueError

@@ -45,6 +45,13 @@ def asymmetric_attention(
 
     attention with an asymmetric matrix, and never raises the symmetric energy.
 
+    Parameters
+    ----------
+    Y
+        Tokens.
+    query, key
+        Weights :math:`W_q` and :math:`W_k`.
+
     Returns
     -------
     AttentionEnergy

@@ -286,7 +286,15 @@ class AttentionEnergy(Energy):
         return self.rho.positive_definite and self.graph is None
 
     def quadratic(self, Y: Float[Tensor, "*batch n d"], Z: Float[Tensor, "*batch n d"]) -> Tensor:
-        r"""Q(Z), the quadratic of the proof for the tokens Y; Q(Z) ≥ E(Z), Q(Y) = E(Y)."""
+        r"""Q(Z), the quadratic of the proof for the tokens Y; Q(Z) ≥ E(Z), Q(Y) = E(Y).
+
+        Parameters
+        ----------
+        Y
+            The tokens at which it touches the energy.
+        Z
+            Where it is evaluated, of the same shape.
+        """
         Z, _ = self._prepare(Z)
         Y, pairs = self._prepare(Y)
         value, w = self._value_and_weights(Y, pairs)
@@ -302,13 +310,28 @@ class AttentionEnergy(Energy):
 
         θ < 1 is a residual connection.  :meth:`safe_relaxation` says how far beyond 1 is safe.  A
         tensor that broadcasts to Y gives each text, say, its own factor (one for all its tokens).
+
+        Parameters
+        ----------
+        Y
+            Tokens.
+        relaxation
+            Relative length θ ≥ 0 of the step.
         """
         return self.value_and_step(Y, relaxation)[1]
 
     def value_and_step(
         self, Y: Float[Tensor, "*batch n d"], relaxation: float | Tensor = 1.0
     ) -> tuple[Float[Tensor, "*batch"], Float[Tensor, "*batch n d"]]:
-        """E(Y) and the step from Y with two matrix products, one less than by two calls."""
+        """E(Y) and the step from Y with two matrix products, one less than by two calls.
+
+        Parameters
+        ----------
+        Y
+            The tokens.
+        relaxation
+            Relative length θ ≥ 0 of the step, a number or one a sample.
+        """
         clean, pairs = self._prepare(Y)
         check_relaxation(relaxation, Y)
         value, w = self._value_and_weights(clean, pairs)
@@ -372,7 +395,20 @@ def attention_energy(
 ) -> Float[Tensor, "*batch"]:
     r"""Energy :math:`E_1(YW) + \tfrac\lambda2\|YW\|_F^2` (Yang et al. 2022, Eq. 9).
 
-    See :class:`AttentionEnergy` for the formula, all parameters and the errors.
+    See :class:`AttentionEnergy` for the formula and the errors.
+
+    Parameters
+    ----------
+    Y
+        Tokens.
+    rho
+        The penalty: a :class:`Rho` or its name.
+    confinement
+        λ ≥ 0.
+    weight
+        W; the identity without it.
+    graph, tokens, anchor, anchoring
+        As for :class:`AttentionEnergy`.
     """
     return AttentionEnergy(
         rho,
@@ -407,6 +443,21 @@ def attention_step(
     :math:`\beta_j = e^{-\|u_j\|^2/2}`, u = YW.  See :class:`AttentionEnergy` for the other
     parameters and the errors.  For steps of a whole network, with feed-forward layers, see
     :class:`UnrolledTransformer` and :func:`descent_certificate`.
+
+    Parameters
+    ----------
+    Y
+        Tokens.
+    rho
+        The penalty: a :class:`Rho` or its name.
+    confinement
+        λ ≥ 0.
+    weight
+        W; the identity without it.
+    relaxation
+        Relative length θ ≥ 0 of the step, a number or one a sample.
+    graph, tokens, anchor, anchoring
+        As for :class:`AttentionEnergy`.
     """
     return AttentionEnergy(
         rho,

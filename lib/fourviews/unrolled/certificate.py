@@ -84,6 +84,15 @@ def descent_certificate(
     unless the layer does not move at all.  Where an energy is not finite, by NaN or overflow,
     nothing is certified.
 
+    Parameters
+    ----------
+    model
+        The network.
+    X
+        Its input.
+    tokens
+        ``True`` at real tokens, ``False`` at padding.
+
     Returns
     -------
     list of LayerCertificate

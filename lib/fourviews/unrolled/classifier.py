@@ -66,6 +66,13 @@ class TextClassifier(nn.Module):
     def accuracy(self, texts: Sequence[Float[Tensor, "_ d"]], labels: Int64[Tensor, "m"]) -> float:
         """Share of the texts whose largest logit is that of the label.
 
+        Parameters
+        ----------
+        texts
+            One matrix of word vectors a text.
+        labels
+            The class of each text.
+
         Raises
         ------
         ValueError

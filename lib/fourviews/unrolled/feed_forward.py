@@ -78,7 +78,15 @@ class FeedForwardEnergy(TokenEnergy):
     def gradient_step(
         self, U: Float[Tensor, "*batch n d"], step_size: float
     ) -> Float[Tensor, "*batch n d"]:
-        r""":math:`U W_f^s`, for a step size ≥ 0; padding stays."""
+        r""":math:`U W_f^s`, for a step size ≥ 0; padding stays.
+
+        Parameters
+        ----------
+        U
+            The tokens.
+        step_size
+            At least 0.
+        """
         self._check(U)
         check_number(step_size, "step_size", 0.0)
         return self._keep_padding(self._clean(U) @ self.linear_map(step_size), U)

@@ -28,6 +28,13 @@ def irls_step(
 
     For an invertible weight the system is the same; for others it is one of many minimisers.
 
+    Parameters
+    ----------
+    energy
+        With its graph, confinement λ and anchoring μ to the tokens X.
+    Y
+        The current tokens.
+
     Raises
     ------
     ValueError

@@ -86,7 +86,15 @@ class HopfieldEnergy(TokenEnergy):
     def step(
         self, Y: Float[Tensor, "*batch n d"], relaxation: float = 1.0
     ) -> Float[Tensor, "*batch n d"]:
-        r"""Cross-attention on the patterns, relaxed by θ ≥ 0; θ ≤ 2 never raises the energy."""
+        r"""Cross-attention on the patterns, relaxed by θ ≥ 0; θ ≤ 2 never raises the energy.
+
+        Parameters
+        ----------
+        Y
+            Tokens, each a state.
+        relaxation
+            Relative length θ ≥ 0 of the step.
+        """
         self._check(Y)
         check_relaxation(relaxation, Y)
         clean = self._clean(Y)

@@ -72,6 +72,7 @@ def _log_cosh(a: Tensor) -> Tensor:
     return a.abs() + torch.nn.functional.softplus(-2 * a.abs()) - _LOG_2
 
 
+#: Activations with inverse and integral, by name.
 SIGMAS: dict[str, Sigma] = {
     "identity": Sigma("identity", lambda a: a, lambda u: u, lambda a: 0.5 * a * a),
     "leaky_relu": Sigma(

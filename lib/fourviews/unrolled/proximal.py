@@ -56,7 +56,19 @@ class NonNegative:
 
 @dataclass(frozen=True)
 class ProximalMap:
-    """An activation, the penalty whose proximal map it is, and whether that is convex."""
+    """An activation, the penalty whose proximal map it is, and whether that is convex.
+
+    Parameters
+    ----------
+    name
+        Shown in messages and figures.
+    forward
+        The activation, entrywise.
+    penalty
+        φ, entrywise; ``inf`` outside of its domain.
+    convex
+        Whether φ is convex.
+    """
 
     name: str
     forward: Callable[[Tensor], Tensor]
@@ -79,6 +91,7 @@ def _sigmoid_penalty(z: Tensor) -> Tensor:
     return _outside((z >= 0) & (z <= 1), entropy - 0.5 * z * z)
 
 
+#: Activations that are proximal maps, with their penalties, by name.
 PROXIMAL_MAPS: dict[str, ProximalMap] = {
     p.name: p
     for p in (
@@ -115,6 +128,13 @@ def proximal_kind(
     ``"none"`` is a proof: the activation falls between two neighbouring points, as GELU and SiLU
     do.  So is the step from ``"convex"`` to ``"non-convex"``.  The rest is as good as the grid.
 
+    Parameters
+    ----------
+    activation
+        A function of one number, entrywise on a tensor.
+    points
+        The grid, increasing.
+
     Raises
     ------
     ValueError
@@ -150,6 +170,13 @@ def proximal_penalty(
     r"""The curve (σ(x), φ(σ(x))) for a continuous non-decreasing σ, by the trapezoidal rule.
 
     φ is determined up to a constant; here it is 0 at the first point.
+
+    Parameters
+    ----------
+    activation
+        A continuous non-decreasing function, entrywise on a tensor.
+    points
+        The grid, increasing.
 
     Raises
     ------

@@ -118,7 +118,15 @@ class PublishedTransformer(nn.Module):
     def attention(
         self, Y: Float[Tensor, "*batch n d"], X: Float[Tensor, "*batch n d"]
     ) -> Float[Tensor, "*batch n d"]:
-        """The layer's attention, without its linear map."""
+        """The layer's attention, without its linear map.
+
+        Parameters
+        ----------
+        Y
+            The tokens of the layer.
+        X
+            The network's input, of the same shape.
+        """
         W = self.attention_weight if self.scores == "energy" else self.attention_weight.mT
         U = Y @ W
         scores, half = U @ U.mT, 0.5 * U.square().sum(-1)
@@ -135,7 +143,15 @@ class PublishedTransformer(nn.Module):
     def layer(
         self, Y: Float[Tensor, "*batch n d"], X: Float[Tensor, "*batch n d"]
     ) -> Float[Tensor, "*batch n d"]:
-        """One layer at Y for the input X."""
+        """One layer at Y for the input X.
+
+        Parameters
+        ----------
+        Y
+            The tokens of the layer.
+        X
+            The network's input, of the same shape.
+        """
         new = self.attention(Y, X) @ self.linear_map()
         return torch.relu(new) if self.relu else new
 

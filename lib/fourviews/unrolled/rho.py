@@ -80,6 +80,7 @@ def _decay(z: Tensor) -> Tensor:
     return (z * -_LOG2_E).exp2_()
 
 
+#: The penalties ρ of the lessons, by name.
 RHOS: dict[str, Rho] = {
     "exp": Rho("exp", lambda z: -_decay(z), _decay, positive_definite=True),
     "log1": Rho("log1", torch.log1p, lambda z: 1 / (z + 1), positive_definite=True),

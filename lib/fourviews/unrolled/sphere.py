@@ -21,6 +21,13 @@ def layer_norm(
     This is layer normalisation without gain and offset (root-mean-square normalisation without
     ``centre``): the nearest point of the constraint set.  A token equal to its mean is equally
     far from the whole sphere; it stays 0.
+
+    Parameters
+    ----------
+    Y
+        Tokens.
+    centre
+        Whether the mean of each token is taken out first.
     """
     check_tokens(Y)
     if Y.shape[-1] == 0:
@@ -71,6 +78,15 @@ def sphere_step(
 
     With ``centre`` the tokens also keep mean 0, as layer normalisation demands; the direction is
     projected on the vectors of mean 0, and the proof stands because y and z are such vectors.
+
+    Parameters
+    ----------
+    energy
+        With gradient and curvatures.
+    Y
+        Tokens; each keeps its norm.
+    centre
+        Whether tokens also keep mean 0.
 
     Raises
     ------
@@ -158,6 +174,13 @@ def constant_norm(weight: Float[Tensor, "d r"], *, centre: bool = True) -> bool:
     identity otherwise.  An orthogonal W will do, an invertible one in general not.
 
     The comparison allows for rounding in the product :math:`WW^\top`.
+
+    Parameters
+    ----------
+    weight
+        W.
+    centre
+        Whether :func:`layer_norm` takes out the mean.
 
     Raises
     ------

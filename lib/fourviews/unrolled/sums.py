@@ -97,6 +97,13 @@ class SumEnergy(Energy):
     ) -> Float[Tensor, "*batch n d"]:
         """Proximal step on the majoriser.
 
+        Parameters
+        ----------
+        Y
+            Tokens.
+        relaxation
+            Relative length θ of the step, from 0 to 2.
+
         Raises
         ------
         ValueError

@@ -25,6 +25,15 @@ def matrix_pair(
     :math:`L_h = L_f + L_g`, :math:`c_h = c_f + c_g`.  The minimiser of f + g solves the Sylvester
     equation :math:`(S^\top S + I)Y + Y(WW^\top + I) = B_1 + B_2`.
 
+    Parameters
+    ----------
+    S
+        Acts on tokens.
+    W
+        Acts on features.
+    B1, B2
+        The points to which f and g draw.
+
     Raises
     ------
     ValueError

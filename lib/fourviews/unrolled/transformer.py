@@ -153,7 +153,17 @@ class UnrolledTransformer(nn.Module):
         X: Float[Tensor, "*batch n d"],
         tokens: Bool[Tensor, "*batch n"] | None = None,
     ) -> SumEnergy:
-        """The energy on which the layer moves, for the input X; terms: attention, feed-forward."""
+        """The energy on which the layer moves, for the input X; terms: attention, feed-forward.
+
+        Parameters
+        ----------
+        layer
+            Number of the layer, from 0.
+        X
+            The network's input.
+        tokens
+            ``True`` at real tokens, ``False`` at padding.
+        """
         if not 0 <= layer < self.layers:
             raise ValueError(f"layer is {layer}; it needs to lie in 0 … {self.layers - 1}")
         index = 0 if self.tied else layer
@@ -169,7 +179,15 @@ class UnrolledTransformer(nn.Module):
         return SumEnergy((attention, linear), NonNegative(tokens) if self.relu else None)
 
     def move(self, energy: SumEnergy, Y: Float[Tensor, "*batch n d"]) -> Tensor:
-        """The layer's step before φ's proximal map."""
+        """The layer's step before φ's proximal map.
+
+        Parameters
+        ----------
+        energy
+            From :meth:`energy`, of this layer.
+        Y
+            The tokens.
+        """
         attention, linear = energy.terms
         if self.step_kind == "joint":
             return energy.majoriser(Y).minimiser(self.relaxation)
@@ -197,6 +215,15 @@ class UnrolledTransformer(nn.Module):
         """Tokens after all layers, with the energies before and after each if asked for.
 
         Padding is returned as it came.
+
+        Parameters
+        ----------
+        X
+            Tokens of the input.
+        tokens
+            ``True`` at real tokens, ``False`` at padding.
+        return_energies
+            Return the energies before and after each layer too.
 
         Raises
         ------

@@ -21,6 +21,13 @@ def circulant(X: Float[Tensor, "n s d"], grid: tuple[int, int]) -> Float[Tensor,
     shifts run over both axes of the grid: with those of one axis alone the lemma holds only for
     a grid of one row.
 
+    Parameters
+    ----------
+    X : Tensor (n, s, d)
+        Samples of s tokens, the cells of the grid in row-major order.
+    grid : (int, int)
+        Height h and width w.
+
     Raises
     ------
     ValueError
@@ -46,12 +53,12 @@ class FNO(Problem):
     shift-major, feature-minor; row p of circ(X) holds token p − q at shift q, on the torus.
     Gates have shape (P, s·d).
 
+    For the other parameters and the errors see :class:`~fourviews.convex.Problem`.
+
     Parameters
     ----------
     grid : (int, int)
         Height and width; tokens are its cells in row-major order.
-
-    For the other parameters and the errors see :class:`~fourviews.convex.Problem`.
 
     Notes
     -----
@@ -312,12 +319,12 @@ class BlockFNO(FNO):
     shape (B, P, s·d/B); where all patterns are listed and a group has fewer than another, its last
     one is repeated, which changes no optimum.
 
+    For the other parameters and the errors see :class:`FNO`.
+
     Parameters
     ----------
     blocks : int
         B; divides the numbers of features and outputs.
-
-    For the other parameters and the errors see :class:`FNO`.
     """
 
     def __init__(
@@ -345,7 +352,7 @@ class BlockFNO(FNO):
     @property
     def coefficient_shape(self) -> tuple[int, ...]:
         shape = (self.groups, *self.block_shape)
-        return shape if self.masks is None else (len(self.masks) // self.groups, *shape)
+        return shape if self._gated is None else (self._gated // self.groups, *shape)
 
     def _gating(self, gates, n_gates, seed):
         if self.n_outputs % self.groups:
@@ -372,6 +379,19 @@ class FNONetwork(TwoLayerNetwork):
 
     Sahiner et al. (2022), (23); with ``blocks`` each unit sees the features of its ``group`` and
     writes to the outputs of its group, (28).  ``kernels`` shows the first weights on the grid.
+
+    Parameters
+    ----------
+    first : Tensor (m, s·d/B)
+        First weights, on all shifts of the grid.
+    second : Tensor (m, c/B)
+        Second weights.
+    grid : (int, int)
+        Height and width; their product is the number s of tokens.
+    blocks : int
+        Number B of groups of features and outputs.
+    **options
+        Activation, gates, group and pooling, as for :class:`TwoLayerNetwork`.
     """
 
     def __init__(

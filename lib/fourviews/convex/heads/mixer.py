@@ -197,6 +197,17 @@ class MixerNetwork(TwoLayerNetwork):
     Sahiner et al. (2022), (17).  ``first[h]`` and ``second[h]`` are :math:`W_{1h}` and
     :math:`W_{2h}` in row-major order; ``token_weights`` and ``feature_weights`` show them as
     matrices.
+
+    Parameters
+    ----------
+    first : Tensor (m, s·s)
+        First weights, which mix tokens.
+    second : Tensor (m, d·c)
+        Second weights, which mix features.
+    tokens : int
+        Number s of tokens.
+    **options
+        Activation, gates and pooling, as for :class:`TwoLayerNetwork`.
     """
 
     def __init__(self, first: Tensor, second: Tensor, *, tokens: int, **options) -> None:

@@ -15,6 +15,9 @@ from .portions import LARGEST, portions
 
 __all__ = ["SelfAttention", "SelfAttentionNetwork"]
 
+# Up to so many entries the Gram matrices of all samples are kept: 512 MB in float64.
+_LARGEST_MOMENTS = 2**26
+
 
 class SelfAttention(Problem):
     r"""Multi-head self-attention :math:`\sum_h \sigma(X_iW_{1h}X_i^\top)X_iW_{2h}` with weight decay.
@@ -46,6 +49,9 @@ class SelfAttention(Problem):
     """
 
     degree = 3
+
+    # A part keeps no moments of its own: it is there for a pass or two.
+    _is_part = False
 
     @property
     def block_shape(self) -> tuple[int, int]:
@@ -272,24 +278,42 @@ class SelfAttention(Problem):
         return self.activation == "linear" and self.pool == "mean" and d <= 2 * s
 
     def _keys(self, first: Float[Tensor, "m p"]) -> Float[Tensor, "n md"]:
-        grams, mean = self._moments_in(first.dtype)
-        n, d = mean.shape
-        return ((mean @ first.view(-1, d).T).view(n, len(first), d) @ grams).flatten(1)
+        d = self.X.shape[-1]
+        mean = self._mean(first.dtype)
+        return self._times_grams(
+            (mean @ first.view(-1, d).T).view(len(mean), len(first), d)
+        ).flatten(1)
+
+    def _mean(self, dtype: torch.dtype) -> Float[Tensor, "n d"]:
+        kept = self._derived.get(("moments", dtype))
+        return self.X.mean(dim=1, dtype=dtype) if kept is None else kept[1]
+
+    def _times_grams(self, rows: Float[Tensor, "n m d"]) -> Float[Tensor, "n m d"]:
+        """Products with G of each sample; where G is not kept it is formed only if that pays."""
+        _, s, d = self.X.shape
+        m = rows.shape[1]
+        kept = not self._is_part or ("moments", rows.dtype) in self._derived
+        if kept or 2 * s * m >= s * d + m * d:
+            return rows @ self._moments_in(rows.dtype)[0]
+        X = self.X.to(rows.dtype)
+        return (rows @ X.mT) @ X
 
     def _values(self, second: Float[Tensor, "m q"]) -> Float[Tensor, "md c"]:
         return second.reshape(-1, self.n_outputs)
 
     def _first_gradient(self, R: Tensor, V: Float[Tensor, "md c"]) -> Float[Tensor, "m p"]:
-        grams, mean = self._moments_in(V.dtype)
-        n, d = mean.shape
-        values = ((R @ V.T).view(n, len(V) // d, d) @ grams).flatten(1)
-        return (values.T @ mean).view(len(V) // d, d * d)
+        d = self.X.shape[-1]
+        values = self._times_grams((R @ V.T).view(len(R), len(V) // d, d)).flatten(1)
+        return (values.T @ self._mean(V.dtype)).view(len(V) // d, d * d)
 
     def part(self, samples: slice) -> Problem:
-        # Moments cost more than a pass: those of all samples are kept, and cut.
-        if self._moments_suffice:
+        # Moments cost more than a pass: those of all samples are kept, and cut, if they are few.
+        n, _, d = self.X.shape
+        keep = not self._is_part and n * d * d <= _LARGEST_MOMENTS
+        if self._moments_suffice and keep:
             self._moments_in(torch.float64)
         twin = super().part(samples)
+        twin._is_part = True
         for key, moments in self._derived.items():
             if key[0] == "moments":
                 twin._derived[key] = tuple(moment[samples] for moment in moments)
@@ -328,6 +352,15 @@ class SelfAttentionNetwork(TwoLayerNetwork):
 
     Sahiner et al. (2022), (11).  ``first[h]`` is :math:`W_{1h}^\top` in row-major order,
     ``second[h]`` is :math:`W_{2h}`; ``score_weights`` and ``value_weights`` show them as matrices.
+
+    Parameters
+    ----------
+    first : Tensor (m, d·d)
+        First weights, those of the scores.
+    second : Tensor (m, d·c)
+        Second weights, those of the values.
+    **options
+        Activation, gates and pooling, as for :class:`TwoLayerNetwork`.
     """
 
     def __init__(self, first: Tensor, second: Tensor, **options) -> None:

@@ -2,16 +2,19 @@ r"""Factored (Burer–Monteiro) solver: descend on the two layers, certify with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from os import PathLike
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..certificates import lower_bound, relative_gap
-from ..matrix_free import LARGEST_BLOCKS, STARTS, gradient_bound, shards
+from ..certificates import relative_gap
+from ..distributed import Group
+from ..matrix_free import LARGEST_BLOCKS, STARTS, gradient_bound
 from ..problem import Problem, _is_integer
+from ..shards import Shards
 from ..solution import Neurons, Solution
+from .checkpoint import Checkpoint
 from .lbfgs import lbfgs
 from .log import Log
 
@@ -25,8 +28,9 @@ _MOST_STEPS_OF_ROUND = 60
 _MOST_PAIRS = 100
 # Share of a pair's length that must lie outside of the units' spaces for it to count as new.
 _NEW = 0.3
-# Blocks with more entries are worth passes in single precision.
+# Blocks or float32 data with more entries are worth passes in single precision.
 _LARGEST_PRECISE = 1_000_000
+_LARGEST_PRECISE_DATA = 20_000_000
 _TIGHTEST = 1e-10  # share of the objective that a matrix-free bound may always give away
 _DROP = 1e-7  # units below this share of the largest product of lengths are dropped
 
@@ -38,6 +42,8 @@ def factored(
     max_iterations: int = 100,
     rank: int = 1,
     shard: int | None = None,
+    group: Group | None = None,
+    checkpoint: str | PathLike | None = None,
     failure_probability: float = 1e-9,
     progress: bool | None = None,
     time_limit: float | None = None,
@@ -56,11 +62,12 @@ def factored(
     With squared loss, all samples at a time and a head that has
     :meth:`~fourviews.convex.Problem.units_hidden`, the second layer is eliminated: for given u it
     is ridge regression.  That takes several times fewer steps, for a linear system in each, of the
-    smaller side of the hidden values, up to 8000.  Passes over large factors are in float32 as long
-    as that closes the gap; certificates are always in float64.
+    smaller side of the hidden values, up to 8000.  Passes over large factors, and over large float32
+    data, are in float32 as long as that closes the gap; sums over samples and certificates are
+    always in float64.
 
     Neither Z nor a p×q gradient is formed if the blocks have more than 2·10⁷ entries: their
-    spectral norms are then bounded by :func:`~fourviews.convex.spectral.lanczos_bound` from
+    spectral norms are then bounded by Lanczos's method from
     products alone, and the lower bound holds except with ``failure_probability``.
 
     Parameters
@@ -75,54 +82,86 @@ def factored(
         Units to start with.
     shard : int, optional
         Samples that go through the network at a time; all if not given.  Memory beyond data,
-        predictions and factors grows with this number, not with n.
+        targets and factors grows with this number, not with n: see :class:`~fourviews.convex.Shards`.
+    group : Group, optional
+        Processes that hold the other samples, from :func:`~fourviews.convex.processes`;
+        ``problem`` is this one's part.  Each ends with the same solution.  It is that of one process
+        with the same ``shard`` but for the rounding of sums, which the descent may amplify, as it
+        leaves saddles: objectives agree within the certified gap.  The processes need processors of
+        one kind: all compute the same steps, and only sums over the samples are exchanged.
+    checkpoint : path, optional
+        Written after each round, as a whole or not at all.  If the file is there the solve goes on
+        from it: to the same solution bit by bit with the same ``shard``, group and number of
+        threads, else but for rounding, as above.  Of a group the first process reads and writes.
+        ``tol``, ``max_iterations``, ``shard`` and the group may differ; problem, ``rank`` and
+        ``failure_probability`` may not.
     failure_probability : float
         Of the bound, where it is matrix-free.
 
     Raises
     ------
     ValueError
-        For ReLU, beta = 0, or numbers out of range.
+        For ReLU, beta = 0, or numbers out of range; if the processes' problems do not agree; if the
+        checkpoint cannot be read or belongs to another problem.
+    RuntimeError
+        If another process of the group ends or does not answer.
     """
     if problem.cones or problem.beta == 0:
         raise ValueError(
             'factored solves "linear" and "gated_relu" with beta > 0, got activation='
             f'"{problem.activation}", beta={problem.beta:g}'
         )
-    for name, value in (("rank", rank), ("shard", len(problem.X) if shard is None else shard)):
-        if not (_is_integer(value) and value >= 1):
-            raise ValueError(f"{name} must be an integer >= 1, got {value!r}")
-    model = _Factors(problem, shard or len(problem.X), failure_probability)
-    log = Log(problem, tol, "factored", max_iterations, progress, time_limit, patience=10)
+    if not (_is_integer(rank) and rank >= 1):
+        raise ValueError(f"rank must be an integer >= 1, got {rank!r}")
+    shards = Shards(problem, shard, group=group)
+    shards.agree(
+        "options",
+        f"tol={tol!r}, max_iterations={max_iterations}, rank={rank}, time_limit={time_limit}, "
+        f"failure_probability={failure_probability!r}, checkpoint={checkpoint is not None}",
+    )
+    model = _Factors(shards, failure_probability)
+    log = Log(
+        problem, tol, "factored", max_iterations, progress, time_limit, patience=10, shards=shards
+    )
     units = model.none()
     # The first matrix-free round brings nearly all units: it may go further.
     accuracy = min(1e-5, 1e-2 * tol) if model.matrix_free else 1e-5
     # Passes in single precision, as long as they get on; certificates never.
-    single, gap = model.p * model.q > _LARGEST_PRECISE, float("inf")
-    iteration = 0
+    single, gap = model.worth_single_precision, float("inf")
+    first = iteration = 0
+    saved = None
+    if checkpoint is not None:
+        options = {"rank": str(rank), "failure_probability": repr(failure_probability)}
+        saved = Checkpoint(checkpoint, shards, options)
+        state = saved.load()
+        if state is not None:
+            log.restore(state["log"])
+            units, log.best = (
+                Neurons(*(part.to(shards.device) for part in found))
+                for found in (state["units"], state["best"])
+            )
+            first, accuracy = state["iteration"], state["accuracy"]
+            single, gap, model.bounds = state["single"], state["gap"], state["bounds"]
     try:
-        for iteration in range(max_iterations + 1):
-            prediction = model.predict(units)
-            objective = model.objective(units, prediction)
-            residual = model.loss.gradient(prediction)
+        for iteration in range(min(first, max_iterations), max_iterations + 1):
+            loss, residual = shards.loss_and_residual(units)
+            objective = loss + shards.penalty(units)
             # A bound looser than the gap by little costs little; one much tighter costs much.
             allowed, tightest = 0.3 * min(log.gap, 0.1), max(0.5 * tol, _TIGHTEST)
             while True:
                 allowed = max(allowed, tightest)
-                slack = _slack(allowed, float(model.loss.value(prediction)) / objective)
+                slack = _slack(allowed, loss / objective if objective > 0 else 1.0)
                 polar, found, pairs = model.pairs(residual, units, rank, slack)
+                bound, least = (shards.lower_bound(residual, value) for value in (polar, found))
                 certain, left = (
-                    relative_gap(
-                        objective, lower_bound(log.exact, prediction, polar=value), log.at_zero
-                    )
-                    for value in (polar, found)
+                    relative_gap(objective, value, log.at_zero) for value in (bound, least)
                 )
                 # Enough; or most of what is open would be so for any bound.
                 if certain <= max(tol, 2 * left) or allowed <= tightest:
                     break
                 # Few steps find too little: what is left may be more.
                 allowed = max(0.3 * left, 0.1 * allowed)
-            if log.record(iteration, units, objective, prediction, polar=polar):
+            if log.record(iteration, units, objective, None, bound=bound):
                 break
             single = single and log.gap < 0.5 * gap
             gap = log.gap
@@ -132,11 +171,24 @@ def factored(
             if accuracy < 1e-22 or iteration == max_iterations:
                 break
             units = model.balance(model.descend(_join(units, pairs), accuracy, single))
+            if saved is not None:
+                saved.write(
+                    {
+                        "log": log.state(),
+                        "units": tuple(units),
+                        "best": tuple(log.best),
+                        "iteration": iteration + 1,
+                        "accuracy": accuracy,
+                        "single": single,
+                        "gap": gap,
+                        "bounds": model.bounds,
+                    }
+                )
     finally:
         log.close()
-    units = log.best
-    stored = Neurons(units.first.to(problem.X), units.second.to(problem.X), units.block)
-    objective = model.objective(stored, model.predict(stored))
+    units = Neurons(*(layer.to(problem.X.dtype) for layer in log.best[:2]), log.best.block)
+    exact = Neurons(units.first.double(), units.second.double(), units.block)
+    objective = shards.objective(exact)
     return Solution(
         problem,
         None,
@@ -146,7 +198,8 @@ def factored(
         iteration,
         "factored",
         log.history,
-        stored,
+        Neurons(*(part.to(problem.X.device) for part in units)),
+        log.at_zero,
     )
 
 
@@ -183,39 +236,29 @@ def _ridge(
 
 
 class _Factors:
-    """The network of given units, over the shards of the data, in float64."""
+    """The network of given units over all samples, in float64."""
 
-    def __init__(self, problem: Problem, shard: int, failure_probability: float):
-        self.problem, self.shard = problem, shard
+    def __init__(self, shards: Shards, failure_probability: float):
+        self.shards, self.problem = shards, shards.problem
         self.failure_probability, self.bounds = failure_probability, 0
-        self.loss = problem.loss.to(torch.float64)
-        self.p, self.q = problem.block_shape
-        self.blocks = problem.n_blocks
+        self.p, self.q = self.problem.block_shape
 
     def none(self) -> Neurons:
-        like = {"dtype": torch.float64, "device": self.problem.X.device}
-        block = torch.zeros(0, dtype=torch.long, device=self.problem.X.device)
+        like = {"dtype": torch.float64, "device": self.shards.device}
+        block = torch.zeros(0, dtype=torch.long, device=self.shards.device)
         return Neurons(torch.zeros(0, self.p, **like), torch.zeros(0, self.q, **like), block)
 
     @property
     def matrix_free(self) -> bool:
         """Whether the gradient's blocks are too large to be formed."""
-        return self.blocks * self.p * self.q > _LARGEST_BLOCKS
+        return self.problem.n_blocks * self.p * self.q > _LARGEST_BLOCKS
 
-    def parts(self) -> Iterator[tuple[slice, Problem]]:
-        return shards(self.problem, self.shard)
-
-    def predict(self, units: Neurons) -> Tensor:
-        output = torch.empty_like(self.loss.target)
-        for part, data in self.parts():
-            output[part] = data.units_forward(
-                units.first.double(), units.second.double(), units.block
-            )
-        return output
-
-    def objective(self, units: Neurons, prediction: Tensor) -> float:
-        decay = (units.first.double().square().sum() + units.second.double().square().sum()) / 2
-        return float(self.loss.value(prediction) + self.problem.beta * decay)
+    @property
+    def worth_single_precision(self) -> bool:
+        X = self.problem.X
+        entries = self.shards.n_samples * X.shape[1:].numel()
+        large = X.dtype == torch.float32 and entries > _LARGEST_PRECISE_DATA
+        return large or self.p * self.q > _LARGEST_PRECISE
 
     def descend(self, units: Neurons, accuracy: float, single: bool = False) -> Neurons:
         """Local minimum of the factored objective from these units, by L-BFGS.
@@ -230,36 +273,32 @@ class _Factors:
                     pass  # beta is below the rounding of the linear system
         m, p, beta = len(units.first), self.p, self.problem.beta
 
-        def split(flat: Tensor) -> tuple[Tensor, Tensor]:
-            return flat[: m * p].view(m, p), flat[m * p :].view(m, -1)
+        def split(flat: Tensor) -> Neurons:
+            return Neurons(flat[: m * p].view(m, p), flat[m * p :].view(m, -1), units.block)
 
         def value_and_gradient(flat: Tensor) -> tuple[float, Tensor]:
-            U, V = split(flat)
-            total = float(0.5 * beta * flat.square().sum())
-            gradient = beta * flat
-            dU, dV = split(gradient)
-            for _, data in self.parts():
-                loss = data.loss.to(torch.float64)
-                F, backward = data.units_passes(U, V, units.block)
-                total += float(loss.value(F))
-                gradients = backward(loss.gradient(F))
-                dU += gradients[0]
-                dV += gradients[1]
-            return total, gradient
+            loss, found = self.shards.loss_and_gradient(split(flat))
+            gradient = torch.cat([found.first.ravel(), found.second.ravel()])
+            decay = float(flat.double().square().sum())
+            return loss + 0.5 * beta * decay, gradient.add_(flat, alpha=beta).to(flat.dtype)
 
         start = torch.cat([units.first.ravel(), units.second.ravel()])
-        return Neurons(*split(lbfgs(value_and_gradient, start, accuracy=accuracy)), units.block)
+        start = start.to(torch.float32) if single else start
+        found = split(lbfgs(value_and_gradient, start, accuracy=accuracy))
+        return Neurons(found.first.double(), found.second.double(), units.block)
 
     def _eliminates(self, m: int) -> bool:
         """Whether the best second layer for m first weights is worth its linear system."""
-        if self.loss.name != "squared" or self.shard < len(self.problem.X):
+        n = len(self.problem.X)
+        whole = self.shards.size >= n == self.shards.n_samples
+        if self.problem.loss.name != "squared" or not whole or self.shards.group.size > 1:
             return False
         one = torch.zeros(1, self.p, dtype=self.problem.X.dtype, device=self.problem.X.device)
         block = torch.zeros(1, dtype=torch.long, device=one.device)
         hidden = self.problem.part(slice(0, 1)).units_hidden(one, block)
         if hidden is None:
             return False
-        rows, width = len(hidden) * len(self.problem.X), hidden.shape[1] * m
+        rows, width = len(hidden) * n, hidden.shape[1] * m
         return min(rows, width) <= _LARGEST_SYSTEM
 
     def _descend_first(self, units: Neurons, accuracy: float, dtype: torch.dtype) -> Neurons:
@@ -273,9 +312,9 @@ class _Factors:
         convex in :math:`U^\top U`, through which alone it depends on U (variable projection, Golub
         and Pereyra 1973).  It takes several times fewer steps than both layers at a time.
         """
-        problem = self.problem
+        ((_, problem),) = self.shards
         m, p, beta = len(units.first), self.p, problem.beta
-        target = self.loss.target.to(dtype)
+        target = problem.loss.target.to(dtype)
 
         def value_and_gradient(flat: Tensor) -> tuple[float, Tensor]:
             U = flat.view(m, p)
@@ -290,7 +329,8 @@ class _Factors:
             value_and_gradient, start, accuracy=accuracy, max_iterations=_MOST_STEPS_OF_ROUND
         )
         first = first.view(m, p).double()
-        second, _ = _ridge(problem.units_hidden(first, units.block), self.loss.target, beta)
+        target = problem.loss.target.double()
+        second, _ = _ridge(problem.units_hidden(first, units.block), target, beta)
         return Neurons(first, second.reshape(m, self.q), units.block)
 
     def balance(self, units: Neurons) -> Neurons:
@@ -336,11 +376,9 @@ class _Factors:
         length = values.new_zeros(len(values))
         for k in range(len(values)):
             one = slice(k, k + 1)
-            images = [
-                data.units_forward(left[one], right[one], block[one]) for _, data in self.parts()
-            ]
-            energy = float(sum(image.square().sum() for image in images))
-            step = (values[k] - self.problem.beta) / max(self.loss.smoothness * energy, 1e-300)
+            energy = self.shards.energy(Neurons(left[one], right[one], block[one]))
+            smoothness = self.problem.loss.smoothness
+            step = (values[k] - self.problem.beta) / max(smoothness * energy, 1e-300)
             # The pairs move at the same time, so none takes its whole step.
             length[k] = (step / len(values)).sqrt()
         return polar, found, Neurons(-left * length[:, None], right * length[:, None], block)
@@ -360,11 +398,8 @@ class _Factors:
         return outside
 
     def _exact(self, residual: Tensor):
-        gradient = 0
-        for part, data in self.parts():
-            data = data.to(torch.float64)
-            gradient = gradient + data.outputs_adjoint(residual[part], data.masks)
-        u, s, vt = torch.linalg.svd(gradient, full_matrices=False)
+        blocks = self.shards.gradient_blocks(residual)
+        u, s, vt = torch.linalg.svd(blocks, full_matrices=False)
         found = float(s.max())
         polar = found * (1 + 8 * max(self.p, self.q) * torch.finfo(s.dtype).eps)
         block = torch.arange(len(s), device=s.device)[:, None].expand_as(s).ravel()
@@ -375,13 +410,12 @@ class _Factors:
         # fail with the stated probability, the sum of 1/k(k + 1) being 1.
         self.bounds += 1
         found = gradient_bound(
-            self.problem,
+            self.shards,
             residual,
             slack=slack,
             failure_probability=self.failure_probability / (self.bounds * (self.bounds + 1)),
             seed=self.bounds,
             pairs=count,
-            shard=self.shard,
             starts=_STARTS,
         )
         return found.bound, found.found, found.values, found.lefts, found.rights, found.block

@@ -137,7 +137,14 @@ def splitting(
     of AA*: N×N for N rows, so for small and medium N.  Runs in float64 whatever the input's
     precision.  With beta = 0 and squared loss it starts at the least-squares solution.
 
-    Parameters, result and errors as for :func:`fista`.
+    Result and errors as for :func:`fista`.
+
+    Parameters
+    ----------
+    problem : Problem
+        Linear or gated ReLU.
+    tol, max_iterations, start, progress, time_limit
+        As for :func:`fista`.
     """
     exact = problem.to(torch.float64)
     if problem.cones:

@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from .cache import atomic_write, locked
+from ..cache import atomic_write, locked
+from .casting import cast
 
 # An interruption loses no more than this many images.
 _PIECE = 64
@@ -89,12 +90,7 @@ def cached_features(
                 values = compute(images[rows]).numpy()
                 if values.shape != (len(rows), *shape):
                     raise ValueError(f"features have shape {values.shape[1:]}; they need {shape}")
-                with np.errstate(over="ignore"):
-                    kept = values.astype(dtype)
-                if not np.isfinite(kept).all():
-                    raise ValueError(
-                        f"features reach {np.abs(values).max():.3g} and do not fit {dtype}"
-                    )
+                kept = cast(values, dtype)
                 for row, value in zip(rows, kept, strict=True):
                     _write(_file(folder, keys[row]), value)
                     features[row] = value
@@ -102,6 +98,21 @@ def cached_features(
             for row in missing:
                 features[row] = features[first[keys[row]]]
     return torch.from_numpy(features), computed
+
+
+def kept_features(
+    folder: Path, images: Shaped[Tensor, "n *shape"], *, shape: tuple[int, ...], dtype: np.dtype
+) -> tuple[Shaped[np.ndarray, "n *features"], list[int]]:
+    """What :func:`cached_features` has kept of these images, and the rows that it has not."""
+    features = np.empty((len(images), *shape), dtype=dtype)
+    missing = []
+    for row, image in enumerate(images):
+        found = _read(_file(folder, key(image)), shape, dtype)
+        if found is None:
+            missing.append(row)
+        else:
+            features[row] = found
+    return features, missing
 
 
 def _file(folder: Path, name: str) -> Path:

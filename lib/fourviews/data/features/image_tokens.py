@@ -1,24 +1,22 @@
-"""Images as attention sees them: 196 tokens with 112 features each."""
+"""Images as attention sees them: 196 tokens with 112 features or more."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
 from fourviews.display import progress
 
+from ..cache import cache_dir
+from ..images import ImageSet, check_images
+from ..sources import Source
 from . import backbone as networks
-from .cache import cache_dir
+from .casting import numpy_dtype
 from .feature_cache import cached_features
-from .images import ImageSet, check_images
-from .sources import Source
-
-_DTYPES = {torch.float16: np.dtype(np.float16), torch.float32: np.dtype(np.float32)}
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,8 +26,8 @@ class ImageTokens:
     Attributes
     ----------
     tokens
-        ``(n, s, d)``, here s = 196 and d = 112; token ``row · 14 + column`` sees the surroundings of
-        that place of the image.
+        ``(n, s, d)``, here s = 196 and d = 112 for EfficientNet-Lite0, 256 for gMLP-S/16, 384 for
+        ViT-S/16; token ``row · 14 + column`` sees the surroundings of that place of the image.
     labels, classes, source
         Those of the images; None, ``()`` and None if the images came as a bare tensor.
     grid
@@ -62,7 +60,7 @@ class ImageTokens:
 def image_tokens(
     images: ImageSet | UInt8[Tensor, "n height width 3"],
     *,
-    backbone: Literal["efficientnet-lite0"] = "efficientnet-lite0",
+    backbone: networks.BackboneName = "efficientnet-lite0",
     dtype: torch.dtype = torch.float32,
     max_images: int | None = 300,
     device: str | torch.device = "cpu",
@@ -71,9 +69,13 @@ def image_tokens(
     """Turn images into tokens by a network trained on ImageNet, once for all lessons.
 
     The square in the middle of each image is scaled to 224×224 pixels and goes through
-    EfficientNet-Lite0 up to its eleventh block, whose output is a 14×14 grid of 112 features. The
-    network is fixed: it does not learn. On a CPU the tokens of an image do not depend on the other
-    images or on the number of threads.
+
+    - EfficientNet-Lite0 up to its eleventh block: 112 features;
+    - gMLP-S/16, all of it but the classifier: 256 features;
+    - ViT-S/16, all of it but the classifier: 384 features; the class token is left out.
+
+    Each gives a 14×14 grid. The network is fixed: it does not learn. On a CPU the tokens of an image
+    do not depend on the other images or on the number of threads.
 
     Features are kept in the cache under the SHA-256 of the weights and of each image, in the type
     asked for, and other kinds of devices apart; a lesson that uses an image again reads them.
@@ -83,12 +85,16 @@ def image_tokens(
     images
         An :class:`~fourviews.data.ImageSet`, or uint8 of shape ``(n, height, width, 3)``.
     backbone
-        ``"efficientnet-lite0"``.
+        ``"efficientnet-lite0"``, whose weights a package of the extra ``data`` ships;
+        ``"gmlp-s16"`` or ``"vit-s16"``, which need the extra ``backbones`` and whose weights, 80 and
+        90 MB, are downloaded once (or found under ``FOURVIEWS_DATA``).
     dtype
-        ``torch.float32``, or ``torch.float16`` for half the space (relative error below 0.0005).
+        ``torch.float32``, or ``torch.float16`` for half the space. On a CPU the latter is the former
+        rounded (relative error at most 2⁻¹¹); elsewhere the network then runs in mixed precision.
     max_images
         More images than this are refused: a page has to stay within its time. ``None`` allows any
-        number; one image takes 0.09 MB of memory and of cache in float32, and about 0.03 s.
+        number; one image takes 0.09 MB of memory and of cache in float32, and about 0.03 s. For
+        more than some thousands use :func:`token_store`.
     device
         Where the network runs; the tokens come back on the CPU.
     cache
@@ -103,6 +109,8 @@ def image_tokens(
     ------
     ImportError
         If the network or its weights are not installed; the message names the extra.
+    FileNotFoundError
+        If weights have to be downloaded and cannot be; the message says what to do.
     ValueError
         If there are more images than ``max_images``, or an argument has another type than named
         above.
@@ -110,8 +118,7 @@ def image_tokens(
     given = images if isinstance(images, ImageSet) else None
     pixels = given.images if given is not None else images
     check_images(pixels)
-    if dtype not in _DTYPES:
-        raise ValueError(f"dtype is {dtype}; it needs to be torch.float32 or torch.float16")
+    kind = numpy_dtype(dtype)
     if max_images is not None and len(pixels) > max_images:
         raise ValueError(
             f"images holds {len(pixels)} images, more than max_images = {max_images}; take fewer,"
@@ -119,7 +126,9 @@ def image_tokens(
         )
     place = torch.device(device)
     pixels = pixels.cpu()
-    weights = networks.weights_digest(backbone)
+    shape = (networks.GRID[0] * networks.GRID[1], networks.find(backbone).features)
+    folder = kept_in(backbone, place, dtype)
+    _, mixed = networks.arithmetic(place, dtype)
     network: networks.Backbone | None = None
 
     def compute(some: Tensor) -> Tensor:
@@ -127,20 +136,10 @@ def image_tokens(
         network = network or networks.load(backbone)
         # In pieces, so that the bar moves.
         bar = progress(some.split(16), label="images to tokens", total=-(-len(some) // 16))
-        return torch.cat([network.tokens(piece, device=place) for piece in bar])
+        return torch.cat([network.tokens(piece, device=place, mixed=mixed) for piece in bar])
 
-    shape = (networks.GRID[0] * networks.GRID[1], networks.FEATURES)
     if cache:
-        kind = "" if place.type == "cpu" else f"-{place.type}"
-        folder = (
-            cache_dir()
-            / "image-tokens"
-            / f"{backbone}-{weights[:16]}-v{networks.VERSION}{kind}"
-            / str(_DTYPES[dtype])
-        )
-        tokens, computed = cached_features(
-            folder, pixels, compute, shape=shape, dtype=_DTYPES[dtype]
-        )
+        tokens, computed = cached_features(folder, pixels, compute, shape=shape, dtype=kind)
     else:
         computed = len(pixels)
         tokens = compute(pixels).to(dtype) if computed else torch.empty((0, *shape), dtype=dtype)
@@ -152,4 +151,17 @@ def image_tokens(
         networks.GRID,
         backbone,
         computed,
+    )
+
+
+def kept_in(backbone: str, device: torch.device, dtype: torch.dtype) -> Path:
+    """The folder that keeps features of single images."""
+    name, _ = networks.arithmetic(device, dtype)
+    weights, version = networks.weights_digest(backbone)[:16], networks.find(backbone).version
+    kind = "" if name == "cpu" else f"-{name}"
+    return (
+        cache_dir()
+        / "image-tokens"
+        / f"{backbone}-{weights}-v{version}{kind}"
+        / str(numpy_dtype(dtype))
     )

@@ -6,15 +6,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ..images import ImageSet
+from .backbone import BackboneName
 from .image_tokens import image_tokens
-from .images import ImageSet
 
 # Tokens of this many images are in memory at a time, 44 MB of them.
 _PIECE = 512
 
 
 def pooled_features(
-    images: ImageSet, *, device: str | torch.device = "cpu", cache: bool = True
+    images: ImageSet,
+    *,
+    backbone: BackboneName = "efficientnet-lite0",
+    device: str | torch.device = "cpu",
+    cache: bool = True,
 ) -> Float[Tensor, "n d"]:
     """Mean over the tokens of each image, as :func:`image_tokens` gives them in half precision.
 
@@ -22,22 +27,23 @@ def pooled_features(
     ----------
     images
         Any number of images: only a part of their tokens is in memory at a time.
-    device, cache
+    backbone, device, cache
         As in :func:`image_tokens`.
 
     Returns
     -------
     Float[Tensor, "n d"]
-        float32, here d = 112.
+        float32; d = 112 for EfficientNet-Lite0.
 
     Raises
     ------
-    ImportError, ValueError
+    ImportError, FileNotFoundError, ValueError
         As :func:`image_tokens`.
     """
     rows = [
         image_tokens(
             images[start : start + _PIECE],
+            backbone=backbone,
             dtype=torch.float16,
             device=device,
             cache=cache,

@@ -1,0 +1,98 @@
+"""The state of an interrupted solve: one file, whole or absent, for one problem alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..shards import Shards, _digest, identity
+
+__all__ = ["Checkpoint"]
+
+_FORMAT = 1
+_ADVICE = "give another path, or delete the file to begin anew"
+
+
+class Checkpoint:
+    """Reads and writes the state; in a group the first process does, for all.
+
+    A file is refused unless it comes from the same program on the same samples, in any order and
+    in any parts: the bound in it would else be no bound.
+    """
+
+    def __init__(self, path: str | PathLike, shards: Shards, options: dict[str, str]) -> None:
+        self.path, self.group = Path(path), shards.group
+        self.problem = identity(shards.problem) | options
+        self.problem["samples"] = f"{shards.n_samples}, digest {_content(shards)}"
+
+    def load(self) -> dict[str, Any] | None:
+        """The state, on the CPU; None if there is no file."""
+        return self.group.from_first(self._read)
+
+    def _read(self) -> dict[str, Any] | None:
+        # What one process alone sees has to be said to all: see `from_first`.
+        if self.path.is_dir() or not self.path.parent.is_dir():
+            raise ValueError(
+                f"checkpoint must be a file in a folder that exists, got {str(self.path)!r}"
+            )
+        if not self.path.exists():
+            return None
+        try:
+            found = torch.load(self.path, map_location="cpu", weights_only=True)
+            format, problem, state = (found[key] for key in ("format", "problem", "state"))
+        except Exception as error:
+            raise ValueError(
+                f"checkpoint {str(self.path)!r} cannot be read ({type(error).__name__}): it is "
+                f"damaged or no checkpoint; {_ADVICE}"
+            ) from error
+        if format != _FORMAT:
+            raise ValueError(
+                f"checkpoint {str(self.path)!r} has format {format}, not {_FORMAT}; {_ADVICE}"
+            )
+        differ = [
+            f"{name} {problem.get(name)} there, {value} here"
+            for name, value in self.problem.items()
+            if problem.get(name) != value
+        ]
+        if differ:
+            raise ValueError(
+                f"checkpoint {str(self.path)!r} belongs to another problem: {'; '.join(differ)}; "
+                f"{_ADVICE}"
+            )
+        return state
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Replace the file by the new state in one step."""
+        if self.group.rank > 0:
+            return
+        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        try:
+            with open(beside, "wb") as file:
+                torch.save({"format": _FORMAT, "problem": self.problem, "state": state}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, self.path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _content(shards: Shards) -> str:
+    """Digest of the samples with their targets, the same in any order and in any parts."""
+    total = torch.zeros(4, dtype=torch.int64)
+    X, Y = shards.problem.X, shards.problem.loss.target
+    for start in range(0, len(X), 256):
+        part = slice(start, start + 256)
+        for x, y in zip(X[part].cpu(), Y[part].cpu(), strict=True):
+            total += _digest(_bytes(x) + _bytes(y))
+    total = shards.group.all_sum(total.to(shards.device)).cpu()
+    return hashlib.blake2b(_bytes(total), digest_size=16).hexdigest()
+
+
+def _bytes(value: Tensor) -> bytes:
+    return value.contiguous().numpy().tobytes()

@@ -1,0 +1,1 @@
+"""Features of images from networks that were trained elsewhere: computed once, kept, reduced."""

