@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from results import Row
 
 from fourviews import data
 from fourviews.data.features import backbone
@@ -76,6 +77,11 @@ def tables(quick: bool = False) -> Iterator[str]:
             f" ({1e3 * threads / cpu:.0f} images/s where {threads} cores are free)   batches as torch shares them out {theirs:6.1f} images/s, {their_cpu:5.1f} ms CPU"
             f"   ratio {ours / theirs:5.2f}"
         )
+        for work, speed, used in (
+            (f"to a store on disk, batches of {size}", ours, cpu),
+            (f"as torch shares batches of {size} out", theirs, their_cpu),
+        ):
+            yield Row(f"         {work}", "features", work=work, rate=speed, cpu=used / 1e3)
     with empty_cache():
         store = data.token_store(images, progress=False)
         size = store.tokens.nbytes / 1e6
@@ -91,4 +97,10 @@ def tables(quick: bool = False) -> Iterator[str]:
         yield f"    then, from {size:.0f} MB in half precision:"
         for name, step in steps.items():
             speed, cpu, _ = rate(n, step)
-            yield f"    {name:20} {speed:9.0f} images/s, {cpu:6.3f} ms CPU an image"
+            yield Row(
+                f"    {name:20} {speed:9.0f} images/s, {cpu:6.3f} ms CPU an image",
+                "features",
+                work=name,
+                rate=speed,
+                cpu=cpu / 1e3,
+            )

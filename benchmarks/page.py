@@ -79,6 +79,13 @@ PARTS = {
         "certified gaps.",
         ("attention", "heads"),
     ),
+    "scale": Part(
+        "More tokens than memory",
+        "One full gradient in factored form, 196 tokens of 100 features, 100 classes, read from a file "
+        "256 samples at a time with one thread. Memory is what no file stands behind. The second "
+        "table shares the samples out between two processes; its ratio is one process by two.",
+        ("gradients", "processes"),
+    ),
     "lml": Part(
         "LML projection",
         "Forward and backward pass for 5 of $n$ classes. Rivals: root finding in torch, written "
@@ -107,6 +114,12 @@ PARTS = {
         "Energy and step of attention; the ratio is their time by that of the two matrix products "
         "that attention needs at least.",
         ("steps",),
+    ),
+    "features": Part(
+        "Images to tokens",
+        "EfficientNet-Lite0 on images of 64 × 64 pixels: tokens to a store on disk, against batches "
+        "each of whose operations torch shares out among its threads; then what is done with a store.",
+        ("features",),
     ),
 }
 
@@ -151,7 +164,7 @@ def megabytes(value: Value) -> str:
 
 
 def gigabytes(value: Value) -> str:
-    return f"{value:.1f} GB"
+    return "–" if value is None else f"{value:.1f} GB"
 
 
 def plain(value: Value) -> str:
@@ -191,6 +204,12 @@ FORMATS: dict[str, tuple[str, Callable[[Value], str]]] = {
     "pieces": ("pieces", count),
     "bound": ("bound", count),
     "step": ("step", plain),
+    "head": ("head", plain),
+    "one": ("one process", seconds),
+    "two": ("two processes", seconds),
+    "work": ("work", plain),
+    "rate": ("images a second", number),
+    "cpu": ("processor time an image", seconds),
 }
 
 
@@ -255,6 +274,7 @@ ALL_PLOTS = (
     Plot("rows", "n", "method", "samples n", "Time of each method to a gap of $10^{-5}$"),
     Plot("attention", "n", "share", "samples n", "Pooled linear attention at full size"),
     Plot("heads", "size", "solver", "features d", "Pooled linear attention, against CVXPY"),
+    Plot("gradients", "n", "head", "samples n", "One full gradient of tokens in a file"),
     Plot("paths", "size", "solver", "pixels", "One image, by three ways to apply the same layer"),
     Plot("pixels", "side", "", "height and width in pixels", "The fast path on larger images"),
     Plot("neurons", "points", "", "points", "Building a piecewise-linear network"),

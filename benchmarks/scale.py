@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from results import Row
 
 from fourviews import convex
 from fourviews.convex.solution import Neurons
@@ -137,9 +138,13 @@ def apart(*arguments: object, processes: int = 1) -> dict[str, float]:
 def growth(name: str, activation: str, path: Path, sizes: tuple[int, int]) -> Iterator[str]:
     found = [apart("gradient", name, activation, path, n) for n in sizes]
     for n, row in zip(sizes, found, strict=True):
-        yield (
+        yield Row(
             f"    {name + ', ' + activation:22} n={n:6}  {row['seconds']:7.1f} s "
-            f"({row['processor']:.1f} s)   memory {row['memory']:.2f} GB"
+            f"({row['processor']:.1f} s)   memory {row['memory']:.2f} GB",
+            "gradients",
+            head=f"{name}, {activation}",
+            n=n,
+            **row,
         )
     clock, processor = (found[1][key] / found[0][key] for key in ("seconds", "processor"))
     yield f"    {'':22} ratio     {clock:7.2f}   ({processor:.2f})"
@@ -175,9 +180,15 @@ def together(name: str, activation: str, path: Path, n: int, rounds: int) -> Ite
     used = [min(row["processor"] for row in rows[count]) for count in (1, 2)]
     off = abs(rows[1][0]["loss"] / rows[2][0]["loss"] - 1)
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    yield (
+    yield Row(
         f"    {name + ', ' + activation:22} n={n}: one process {one:.2f} s ({used[0]:.2f} s), two {two:.2f} s "
-        f"({used[1]:.2f} s together), ratio {one / two:.2f}; losses differ by {off:.0e}{load}"
+        f"({used[1]:.2f} s together), ratio {one / two:.2f}; losses differ by {off:.0e}{load}",
+        "processes",
+        head=f"{name}, {activation}",
+        n=n,
+        one=one,
+        two=two,
+        ratio=one / two,
     )
 
 
