@@ -23,6 +23,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "maps": ("doubled", "ratio"),
     "attention": ("features", "n", "share", "seconds", "processor", "gap", "rank", "memory"),
     "heads": COMPARISON,
+    "gradients": ("head", "n", "seconds", "processor", "memory"),
+    "processes": ("head", "n", "one", "two", "ratio"),
     "lml": COMPARISON,
     "training": COMPARISON,
     "paths": COMPARISON,
@@ -31,10 +33,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "digits": ("knots", "powers", "ours"),
     "neurons": ("points", "pieces", "neurons", "bound", "seconds"),
     "steps": ("problem", "step", "seconds", "ratio"),
-    "gradients": ("problem", "n", "seconds", "processor", "memory"),
-    "processes": ("problem", "n", "processes", "seconds", "processor", "ratio"),
-    "images": ("images", "batch", "rate", "processor_ms", "ratio"),
-    "stored": ("stored", "rate", "processor_ms"),
+    "features": ("work", "rate", "cpu"),
 }
 OURS = "fourviews"
 

@@ -142,11 +142,9 @@ def growth(name: str, activation: str, path: Path, sizes: tuple[int, int]) -> It
             f"    {name + ', ' + activation:22} n={n:6}  {row['seconds']:7.1f} s "
             f"({row['processor']:.1f} s)   memory {row['memory']:.2f} GB",
             "gradients",
-            problem=f"{name}, {activation}",
+            head=f"{name}, {activation}",
             n=n,
-            seconds=row["seconds"],
-            processor=row["processor"],
-            memory=row["memory"],
+            **row,
         )
     clock, processor = (found[1][key] / found[0][key] for key in ("seconds", "processor"))
     yield f"    {'':22} ratio     {clock:7.2f}   ({processor:.2f})"
@@ -182,19 +180,16 @@ def together(name: str, activation: str, path: Path, n: int, rounds: int) -> Ite
     used = [min(row["processor"] for row in rows[count]) for count in (1, 2)]
     off = abs(rows[1][0]["loss"] / rows[2][0]["loss"] - 1)
     load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    for count, seconds, processor in zip((1, 2), (one, two), used, strict=True):
-        yield Row(
-            f"    {name + ', ' + activation:22} n={n}, processes {count}: {seconds:.2f} s "
-            f"({processor:.2f} s together), ratio {one / seconds:.2f}",
-            "processes",
-            problem=f"{name}, {activation}",
-            n=n,
-            processes=count,
-            seconds=seconds,
-            processor=processor,
-            ratio=one / seconds,
-        )
-    yield f"    losses differ by {off:.0e}{load}"
+    yield Row(
+        f"    {name + ', ' + activation:22} n={n}: one process {one:.2f} s ({used[0]:.2f} s), two {two:.2f} s "
+        f"({used[1]:.2f} s together), ratio {one / two:.2f}; losses differ by {off:.0e}{load}",
+        "processes",
+        head=f"{name}, {activation}",
+        n=n,
+        one=one,
+        two=two,
+        ratio=one / two,
+    )
 
 
 def tables(quick: bool = False) -> Iterator[str]:

@@ -18,8 +18,11 @@ def test_quick_table(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path))
     import features
+    from results import tables_of
 
-    text = "\n".join(features.tables(quick=True))
+    lines = list(features.tables(quick=True))
+    assert [len(rows) for rows in tables_of(lines).values()] == [4 + 5]
+    text = "\n".join(lines)
     rates = [float(r) for r in re.findall(r"store on disk +([\d.]+) images/s", text)]
     rivals = [float(r) for r in re.findall(r"shares them out +([\d.]+) images/s", text)]
     ratios = [float(r) for r in re.findall(r"ratio +([\d.]+)", text)]
