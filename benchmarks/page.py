@@ -127,12 +127,17 @@ PARTS = {
 # --- tables ------------------------------------------------------------------------------------
 
 
+def unit(text: str, name: str) -> str:
+    """Number and unit stay in one line."""
+    return f"{text}\N{NO-BREAK SPACE}{name}"
+
+
 def seconds(value: Value) -> str:
     if value is None:
         return "–"
     if value >= 0.1:
-        return f"{value:.0f} s" if value >= 10 else f"{value:.2g} s"
-    return f"{1e3 * value:.2g} ms" if value >= 1e-3 else f"{1e6 * value:.0f} µs"
+        return unit(f"{value:.0f}" if value >= 10 else f"{value:.2g}", "s")
+    return unit(f"{1e3 * value:.2g}", "ms") if value >= 1e-3 else unit(f"{1e6 * value:.0f}", "µs")
 
 
 def ratio(value: Value) -> str:
@@ -160,11 +165,11 @@ def count(value: Value) -> str:
 
 
 def megabytes(value: Value) -> str:
-    return f"{value / 1e6:.1f} MB"
+    return unit(f"{value / 1e6:.1f}", "MB")
 
 
 def gigabytes(value: Value) -> str:
-    return "–" if value is None else f"{value:.1f} GB"
+    return "–" if value is None else unit(f"{value:.1f}", "GB")
 
 
 def plain(value: Value) -> str:
