@@ -41,7 +41,7 @@ def requirements(root: Path = ROOT) -> dict[str, Requirement]:
 
 
 def lowest(requirement: Requirement) -> str:
-    """`torch>=2.5` as `torch==2.5.*`: the lowest minor version, in its last repair."""
+    """The lowest minor version that a lower bound admits, in its last repair."""
     for one in requirement.specifier:
         if one.operator == ">=":
             numbers = (one.version.split(".") + ["0"])[:2]
