@@ -44,7 +44,7 @@ class Shards:
     r"""A linear or gated-ReLU problem whose samples are visited ``size`` at a time.
 
     Points are coefficients, (p, q) with a leading gate axis unless linear, or
-    :class:`~fourviews.convex.solution.Neurons`, the units of a network, which are never multiplied out.
+    ``Neurons``, the units of a network, which are never multiplied out.
     Products are formed in the precision of the point, sums over samples in float64.
 
     Memory beyond data and targets grows with ``size``, not with n: a certificate's residuals, one
@@ -239,7 +239,7 @@ class Shards:
 
         Exact up to rounding where the blocks have at most 2·10⁷ entries.  Else ``slack`` above
         what products find, at most, and valid but for ``failure_probability``: see
-        :func:`~fourviews.convex.spectral.lanczos_bound`.
+        a Lanczos bound.
 
         Parameters
         ----------
