@@ -128,7 +128,7 @@ class Reference:
             symbol = self.symbols[name]
             # A heading for each, so that the page's own list of contents and screen readers know it.
             lines += [f"## {symbol.name}", "", "```{eval-rst}"]
-            lines += [f".. currentmodule:: {module}", "", *_directive(symbol)]
+            lines += [f".. currentmodule:: {module}", "", *self._directive(symbol)]
             lines += [f"   {text}" for text in self._links(name, claims.get(name, ()))]
             lines += ["```", ""]
         return "\n".join(lines)
@@ -147,20 +147,49 @@ class Reference:
             lines.append(f":Claims: {links}")
         return ["", *lines, ""] if lines else [""]
 
+    def _directive(self, symbol: Symbol) -> list[str]:
+        if symbol.kind == "function":
+            return [f".. autofunction:: {symbol.name}"]
+        if symbol.kind == "class":
+            lines = [f".. autoclass:: {symbol.name}", "   :members:"]
+            # What a public base class describes is said there once, not in each of its heads.
+            bases = self._bases(symbol)
+            again = _members(symbol) & set().union(*map(_members, bases))
+            if again:
+                lines.append(f"   :exclude-members: {', '.join(sorted(again))}")
+            return lines
+        if symbol.kind == "module":
+            return [f".. automodule:: {symbol.path}"]
+        # Sphinx looks for the comment beside the name's first value, in another file: given here.
+        return [f".. py:data:: {symbol.name}", "", f"   {summary(symbol)}"]
+
+    def _bases(self, symbol: Symbol) -> list[Symbol]:
+        """Public classes of its view that a class is derived from, near and far."""
+        found: list[Symbol] = []
+        for name in symbol.leads_to:
+            base = self.symbols.get(f"{symbol.view}.{name}")
+            if base is not None and base.kind == "class":
+                found += [base, *self._bases(base)]
+        return found
+
     def _lesson(self, name: str) -> str:
         title = self.titles[name].replace("`", "").replace("<", "‹")
         return f":doc:`{title} <{name}>`"
 
 
-def _directive(symbol: Symbol) -> list[str]:
-    if symbol.kind == "function":
-        return [f".. autofunction:: {symbol.name}"]
-    if symbol.kind == "class":
-        return [f".. autoclass:: {symbol.name}", "   :members:"]
-    if symbol.kind == "module":
-        return [f".. automodule:: {symbol.path}"]
-    # Sphinx looks for the comment beside the name's first value, in another file: given here.
-    return [f".. py:data:: {symbol.name}", "", f"   {summary(symbol)}"]
+def _members(symbol: Symbol) -> set[str]:
+    """Public methods and attributes in the body of a class."""
+    names: set[str] = set()
+    for node in _parsed(symbol.file)[1].body:
+        if isinstance(node, ast.ClassDef) and node.name == symbol.name:
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    names.add(part.name)
+                elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                    names.add(part.target.id)
+                elif isinstance(part, ast.Assign):
+                    names |= {n.id for n in part.targets if isinstance(n, ast.Name)}
+    return {name for name in names if not name.startswith("_")}
 
 
 @cache

@@ -256,3 +256,21 @@ def test_every_view_has_its_page(book, reference, rows):
     for name, symbol in reference.symbols.items():
         text = pages[f"reference_{symbol.view}"]
         assert f"\n## {symbol.name}\n" in text, name
+
+
+def test_what_a_base_class_describes_stands_once(reference, rows):
+    """As Python sees it: a head's page leaves out what `Problem` has, and only that."""
+    from fourviews import convex
+
+    page = reference.pages(reference.claims(rows))["reference_convex"]
+    for name in ("MLP", "SelfAttention", "Mixer", "FNO", "BlockFNO"):
+        body = page.partition(f".. autoclass:: {name}\n")[2].partition("```")[0]
+        left_out = body.partition(":exclude-members: ")[2].partition("\n")[0].split(", ")
+        own = {key for key in vars(getattr(convex, name)) if not key.startswith("_")}
+        known = {key for key in dir(convex.Problem) if not key.startswith("_")}
+        attributes = set(convex.Problem.__annotations__)
+        assert own & known
+        assert own & known <= {*left_out} <= own & (known | attributes), name
+    assert (
+        ":exclude-members:" not in page.partition(".. autoclass:: Problem\n")[2].partition("```")[0]
+    )
