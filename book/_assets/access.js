@@ -19,6 +19,14 @@ document.addEventListener("DOMContentLoaded", () => {
     )
   );
 
+  // The arrow that unfolds pages below a page in the list of pages has no words of its own.
+  for (const arrow of document.querySelectorAll("nav.bd-links details > summary")) {
+    const above = arrow.closest("li")?.querySelector(":scope > a");
+    if (above && !arrow.textContent.trim()) {
+      arrow.setAttribute("aria-label", `Pages below «${above.textContent.trim()}»`);
+    }
+  }
+
   // A formula's name is its TeX source, where a screen reader does not read the MathML itself.
   const name = () => {
     for (const item of window.MathJax.startup.document.math) {
