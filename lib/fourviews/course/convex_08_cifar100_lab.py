@@ -76,10 +76,10 @@ def interval_inside(generator: Generator, small: Callable) -> None:
         # Σ over pairs of (d_i - d_j)² is 2m(m - 1) times the variance.
         squares = float((d[:, None] - d[None, :]).square().sum())
         end = abs(float(d.sum())) / m + quantile * (squares / (2 * m * m * (m - 1))) ** 0.5
-        cases = [(1.02, True, d), (0.98, False, d), (1.02, True, -d), (0.98, False, -d)]
         for k in torch.randperm(4, generator=generator).tolist():
-            factor, wanted, values = cases[k]
-            answer = run(small, values, factor * end, quantile)
+            wanted, values = k % 2 == 0, d if k < 2 else -d
+            margin = (1.02 if wanted else 0.98) * end
+            answer = run(small, values, margin, quantile)
             require(
                 isinstance(answer, bool), "small(differences, margin, quantile) needs True or False"
             )
