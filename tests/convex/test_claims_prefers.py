@@ -109,12 +109,14 @@ def test_one_value_many_predictions(beta):
     assert least.lower_bound == pytest.approx(2 * beta - beta**2, rel=1e-8)
     predictions = []
     for b in np.linspace(-(1 - beta), 1 - beta, 5):
-        Z = torch.zeros(4, 2, dtype=torch.float64)
-        Z[0, 0] = Z[3, 1] = 1 - beta
-        Z[0, 1] = Z[3, 0] = float(b)
-        assert float(problem.objective(Z)) == pytest.approx(2 * beta - beta**2, rel=1e-12)
+        coefficients = torch.zeros(4, 2, dtype=torch.float64)
+        coefficients[0, 0] = coefficients[3, 1] = 1 - beta
+        coefficients[0, 1] = coefficients[3, 0] = float(b)
+        assert float(problem.objective(coefficients)) == pytest.approx(
+            2 * beta - beta**2, rel=1e-12
+        )
         X = torch.ones(1, 1, 2, dtype=torch.float64)
-        predictions.append(float((X @ token_maps(X, Z)).squeeze()))
+        predictions.append(float((X @ token_maps(X, coefficients)).squeeze()))
     assert predictions[0] == pytest.approx(0, abs=1e-12)
     assert predictions[-1] == pytest.approx(4 * (1 - beta), rel=1e-12)
 
@@ -122,10 +124,10 @@ def test_one_value_many_predictions(beta):
 @pytest.mark.mutation("cvx-25")
 def test_more_freedom_than_that_is_not_optimal():
     problem = two_samples(0.4)
-    Z = torch.zeros(4, 2, dtype=torch.float64)
-    Z[0, 0] = Z[3, 1] = 0.6
-    Z[0, 1] = Z[3, 0] = 0.7
-    assert float(problem.objective(Z)) > 2 * 0.4 - 0.4**2 + 0.05
+    coefficients = torch.zeros(4, 2, dtype=torch.float64)
+    coefficients[0, 0] = coefficients[3, 1] = 0.6
+    coefficients[0, 1] = coefficients[3, 0] = 0.7
+    assert float(problem.objective(coefficients)) > 2 * 0.4 - 0.4**2 + 0.05
 
 
 @pytest.mark.claim("cvx-25/gap", verdict="verified")

@@ -259,14 +259,17 @@ def test_opt_08_causal_masks_have_no_energy() -> None:
 @pytest.mark.parametrize("rank", [1, 4])
 def test_weight_anchor_graph_and_padding_together(dtype, rank) -> None:
     def energies(Y: Tensor, g: torch.Generator) -> AttentionEnergy:
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=g, dtype=torch.float64).to(dtype)
+
         cases, n, d = Y.shape
         return AttentionEnergy(
             "log1",
             confinement=0.2,
-            weight=torch.randn(d, rank, generator=g, dtype=torch.float64).to(dtype),
+            weight=normal(d, rank),
             graph=random_graph(Y, g),
             tokens=torch.rand(cases, n, generator=g) < 0.8,
-            anchor=torch.randn(cases, n, d, generator=g, dtype=torch.float64).to(dtype),
+            anchor=normal(cases, n, d),
             anchoring=0.7,
         )
 
@@ -302,7 +305,7 @@ def slow_energy(Y: Tensor, rho: Rho, confinement: float) -> Tensor:
 def test_value_step_and_gradient_against_the_definition(rho) -> None:
     generator = torch.Generator().manual_seed(2)
     for n, scale, shift in ((1, 1, 0), (4, 0.5, 1e4), (40, 0.2, 3), (7, 1e3, 0)):
-        Y = scale * torch.randn(n, 3, generator=generator, dtype=torch.float64) + shift
+        Y = torch.randn(n, 3, generator=generator, dtype=torch.float64) * scale + shift
         W = torch.randn(3, 2, generator=generator, dtype=torch.float64)
         U = Y @ W
         want = slow_energy(U, rho, 0.6)

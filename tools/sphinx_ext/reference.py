@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import pydoc
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,6 +113,16 @@ class _Pair(NamedTuple):
 _FIELD = type(_Pair.first)
 
 
+# Sphinx sets the parameters of a long signature in a list of definitions that defines no term.
+_PARAMETERS = re.compile(r'(<span class="sig-paren">[(\[]</span>\s*)<dl>')
+
+
+def plain_parameters(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Such a list is one for the eye alone, and says so to screen readers."""
+    if "body" in context:
+        context["body"] = _PARAMETERS.sub(r'\1<dl role="presentation">', context["body"])
+
+
 def setup(app: Sphinx) -> None:
     app.add_config_value("fourviews_tests", "", "html")
     app.add_node(testcode)
@@ -119,6 +130,7 @@ def setup(app: Sphinx) -> None:
     app.connect("doctree-resolved", link_tests)
     app.connect("html-collect-pages", test_pages)
     app.connect("missing-reference", warn_of_missing)
+    app.connect("html-page-context", plain_parameters)
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-signature", tidy_signature)
     for kind in PyObject.doc_field_types:
