@@ -391,7 +391,7 @@ class Largest(torch.utils._python_dispatch.TorchDispatchMode):
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_no_tensor_is_larger_than_n_squared(scale) -> None:
     n, d = 100, 30
-    Y = (scale * torch.randn(n, d, dtype=torch.float64)).requires_grad_()
+    Y = (torch.randn(n, d, dtype=torch.float64) * scale).requires_grad_()
     energy = AttentionEnergy(confinement=1.0, weight=torch.eye(d, dtype=torch.float64))
     with Largest() as largest:
         value, step = energy.value_and_step(Y)
