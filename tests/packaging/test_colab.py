@@ -239,7 +239,7 @@ def test_a_notebook_runs_from_top_to_bottom(installed, notebooks, name, tmp_path
     notebook.cells.append(code[-1])
     installed.machine.execute(notebook, tmp_path)
     assert code[0].outputs[0].text == "fourviews is installed.\n"
-    assert len(code) > 5
+    assert len(code) > (3 if "quickstart" in str(name) else 5)
     for cell in code:
         assert cell.execution_count, "a cell did not run"
         for output in cell.outputs:

@@ -31,16 +31,20 @@ def within_the_budget(generator: Generator, units: Callable) -> None:
             B * _size(generator, 2, 3),
         )
         budget = _size(generator, 500, 5000)
+        sizes = {"s": s, "d": d, "c": c, "blocks": B}
+        heads = ("mlp", "attention", "mixer", "fno", "block_fno")
+        # No multiple of a unit's weights: what holds there is a question of its own.
+        while any(budget % convex.parameter_count(h, units=1, **sizes) == 0 for h in heads):
+            budget += 1
         found = run(units, budget, s, d, c, B)
         require(isinstance(found, dict), "units(budget, s, d, c, B) needs to give a dict")
-        for head in ("mlp", "attention", "mixer", "fno", "block_fno"):
+        for head in heads:
             require(head in found, f"the dict has no entry {head!r}")
             m = found[head]
             require(
                 isinstance(m, int) and not isinstance(m, bool) and m >= 0,
                 f"the entry {head!r} needs to be a whole number, it is {m!r}",
             )
-            sizes = {"s": s, "d": d, "c": c, "blocks": B}
             spent = convex.parameter_count(head, units=m, **sizes)
             more = convex.parameter_count(head, units=m + 1, **sizes)
             require(spent <= budget, f"{head}: {m} units have more weights than the budget")
