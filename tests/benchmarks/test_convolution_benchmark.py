@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-def test_quick_table(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def test_quick_table():
     import attention_from_conv
     from results import tables_of
 

