@@ -1,8 +1,8 @@
 """The front picture: which theorem says what about which attention, in each of the four views.
 
 It is HTML, so that its words are text, its theorems links, and its layout fits the page: a table of
-tiles where there is room, a list for each view on a telephone. Numbers and places of the theorems
-come from the book, so a label that goes away stops the build.
+tiles where there is room, a list for each view on a telephone. On paper it is a table. Numbers and
+places of the theorems come from the book, so a label that goes away stops the build.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from lesson_source import SourceError
-from numbering import Book
+from sphinx.util import texescape
 
-PAGE = "concept_map.html"
+from lesson_source import SourceError
+from numbering import Book, Entry
+
 KINDS = (
     "Linear scores",
     "ReLU scores",
@@ -136,12 +137,50 @@ def _column(view: View, book: Book) -> str:
     return f'<div class="concept-map-column">{head}{tiles}</div>'
 
 
-def _tile(kind: str, tile: Tile, book: Book) -> str:
+def _entry(tile: Tile, book: Book) -> Entry:
     entry = book.entries.get(tile.label)
     if entry is None:
         raise SourceError("tools/concept_map.py", 1, f"no statement {tile.label!r} in the book")
+    return entry
+
+
+def _tile(kind: str, tile: Tile, book: Book) -> str:
+    entry = _entry(tile, book)
     link = f'<a href="{entry.page}.html#{entry.anchor}">{escape(entry.name)}</a>'
     name = "concept-map-tile concept-map-stops" if tile.stops else "concept-map-tile"
     return (
         f'<p class="{name}"><em>{escape(kind)}</em> <span>{escape(tile.words)}.</span> {link}</p>'
     )
+
+
+def on_paper(book: Book) -> str:
+    """The map as a LaTeX table, a row a kind of attention."""
+    texescape.init()
+    write = texescape.escape
+    column = r">{\raggedright\arraybackslash}p{0.185\linewidth}"
+    heads = [rf"\textbf{{{write(view.name)}}} {write(view.question)}" for view in VIEWS]
+    rows = [
+        [rf"\textit{{{write(kind)}}}", *(_cell(view.tiles[at], book) for view in VIEWS)]
+        for at, kind in enumerate(KINDS)
+    ]
+    body = "\n".join(" & ".join(row) + r" \\ \hline" for row in [["", *heads], *rows])
+    return (
+        "\\begin{center}\\small\n"
+        rf"\begin{{tabular}}{{>{{\raggedright\arraybackslash}}p{{0.12\linewidth}}*{{4}}{{{column}}}}}"
+        f"\n\\hline\n{body}\n\\end{{tabular}}\n\\par\\smallskip\n"
+        "Which theorem says what about which attention. In italics: it says what fails. "
+        "Empty: nothing particular to it is proved in this book.\n\\end{center}\n"
+    )
+
+
+def _cell(tile: Tile | None, book: Book) -> str:
+    if tile is None:
+        return ""
+    entry = _entry(tile, book)
+    words = f"{texescape.escape(tile.words)}."
+    words = rf"\textit{{{words}}}" if tile.stops else words
+    return rf"{words} \hyperref[\detokenize{{{entry.page}:{entry.anchor}}}]{{{entry.name}}}"
+
+
+#: What `book/index.md` includes.
+FILES = {"concept_map.html": concept_map, "concept_map.tex": on_paper}

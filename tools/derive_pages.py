@@ -233,8 +233,10 @@ def derive(
         put("_toc.yml", instructor_guides.table_of_contents(root, list(guides)).encode())
         book.titles.update({name: text.split("\n")[0][2:] for name, text in guides.items()})
         book.pages[1:1] = guides
-    if concept_map.PAGE in (root / "book" / "index.md").read_text(encoding="utf-8"):
-        put(concept_map.PAGE, concept_map.concept_map(book).encode())
+    front = (root / "book" / "index.md").read_text(encoding="utf-8")
+    for name, draw in concept_map.FILES.items():
+        if name in front:
+            put(name, draw(book).encode())
     cache = cache or target.parents[1] / ".jupyter_cache"
     put("_config.yml", book_config(root, settings, cache.resolve(), edition).encode())
     if "ledger" in book.pages:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import http.server
 import threading
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -27,6 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+WIDE, NARROW = 1280, 360
 pytestmark = pytest.mark.browser
 
 
@@ -56,7 +59,7 @@ def address():
 class Visit:
     """A first visit to a page, with what it asked for and complained of."""
 
-    def __init__(self, browser: Browser, url: str, *, width=1280, height=900, scheme="light"):
+    def __init__(self, browser: Browser, url: str, *, width=WIDE, height=900, scheme="light"):
         # A context of its own has neither cache nor memory of an earlier visit.
         self.context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme
@@ -88,13 +91,38 @@ class Visit:
         self.context.close()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_first_visit_is_quiet_and_stays_here(browser, address, name):
-    with Visit(browser, f"{address}/{name}.html") as visit:
-        assert visit.complaints == []
-        assert visit.failures == []
-        away = [url for url in visit.requests if not url.startswith((address, "data:"))]
-        assert away == []
+class Look(NamedTuple):
+    name: str
+    width: int
+    scheme: str
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.width}-{self.scheme}"
+
+
+@pytest.fixture(scope="module")
+def visit(request, browser, address):
+    """A page that several tests look at one after the other, and leave as they found it."""
+    look: Look = request.param
+    height = 900 if look.width == WIDE else 780
+    url = f"{address}/{look.name}.html"
+    with Visit(browser, url, width=look.width, height=height, scheme=look.scheme) as visit:
+        visit.name, visit.scheme = look.name, look.scheme
+        yield visit
+
+
+def looks(names: Iterable[str], *, width: int = WIDE, schemes: Iterable[str] = ("light",)):
+    """Parametrize a test; pytest takes all tests of a look together, so that each loads once."""
+    every = [Look(name, width, scheme) for name in names for scheme in schemes]
+    return pytest.mark.parametrize("visit", every, ids=str, indirect=True, scope="module")
+
+
+@looks(PAGES)
+def test_a_first_visit_is_quiet_and_stays_here(visit, address):
+    assert visit.complaints == []
+    assert visit.failures == []
+    away = [url for url in visit.requests if not url.startswith((address, "data:"))]
+    assert away == []
 
 
 @pytest.mark.parametrize("name", ["index", *BOOK.lessons])
@@ -107,44 +135,41 @@ def test_pages_work_from_the_disk(browser, name):
             assert visit.page.locator("mjx-container").count() > 0
 
 
-@pytest.mark.parametrize("name", [*BOOK.lessons, "notation", "ledger", "glossary"])
-def test_mathematics_is_set(browser, address, name):
-    with Visit(browser, f"{address}/{name}.html") as visit:
-        page = visit.page
-        written = page.locator("span.math, div.math").count()
-        assert written > 0
-        assert page.locator("mjx-container").count() >= written
-        assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
-        # What MathJax did not take up would show its delimiters.
-        text = page.locator("article").inner_text()
-        assert "\\(" not in text
-        assert "\\[" not in text
-        widths = page.eval_on_selector_all(
-            "mjx-container", "all => all.map(one => one.getBoundingClientRect().width)"
-        )
-        shown = page.eval_on_selector_all(
-            "mjx-container", "all => all.map(one => one.checkVisibility())"
-        )
-        assert all(width > 0 for width, seen in zip(widths, shown, strict=True) if seen)
-        if any(shown):  # formulas that are folded away load no font before somebody looks
-            page.evaluate("document.fonts.ready")
-            assert page.evaluate("document.fonts.check('12px MJXTEX')")
+@looks([*BOOK.lessons, "notation", "ledger", "glossary"])
+def test_mathematics_is_set(visit):
+    page = visit.page
+    written = page.locator("span.math, div.math").count()
+    assert written > 0
+    assert page.locator("mjx-container").count() >= written
+    assert page.locator("mjx-merror, [data-mjx-error]").count() == 0
+    # What MathJax did not take up would show its delimiters.
+    text = page.locator("article").inner_text()
+    assert "\\(" not in text
+    assert "\\[" not in text
+    widths = page.eval_on_selector_all(
+        "mjx-container", "all => all.map(one => one.getBoundingClientRect().width)"
+    )
+    shown = page.eval_on_selector_all(
+        "mjx-container", "all => all.map(one => one.checkVisibility())"
+    )
+    assert all(width > 0 for width, seen in zip(widths, shown, strict=True) if seen)
+    if any(shown):  # formulas that are folded away load no font before somebody looks
+        page.evaluate("document.fonts.ready")
+        assert page.evaluate("document.fonts.check('12px MJXTEX')")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_telephone_needs_no_sideways_scrolling(browser, address, name, scheme):
-    with Visit(browser, f"{address}/{name}.html", width=360, height=780, scheme=scheme) as visit:
-        wide = visit.page.evaluate(
-            """() => document.documentElement.scrollWidth > window.innerWidth
-                ? [...document.querySelectorAll('article *')]
-                    .filter(e => e.getBoundingClientRect().right > window.innerWidth + 1)
-                    .slice(0, 5).map(e => e.outerHTML.slice(0, 200))
-                : []"""
-        )
-        assert wide == []
-        inner = visit.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
-        assert inner[0] <= inner[1]
+@looks(PAGES, width=NARROW, schemes=("light", "dark"))
+def test_a_telephone_needs_no_sideways_scrolling(visit):
+    wide = visit.page.evaluate(
+        """() => document.documentElement.scrollWidth > window.innerWidth
+            ? [...document.querySelectorAll('article *')]
+                .filter(e => e.getBoundingClientRect().right > window.innerWidth + 1)
+                .slice(0, 5).map(e => e.outerHTML.slice(0, 200))
+            : []"""
+    )
+    assert wide == []
+    inner = visit.page.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert inner[0] <= inner[1]
 
 
 CONTRAST = """() => {
@@ -184,27 +209,24 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", BOOK.pages)
-def test_text_stands_out_in_both_themes(browser, address, name, scheme):
-    with Visit(browser, f"{address}/{name}.html", scheme=scheme) as visit:
-        page = visit.page
-        assert page.evaluate("document.documentElement.dataset.theme") == scheme
-        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        level = sum(map(int, background.split("(")[1].split(")")[0].split(",")[:3])) / 3
-        assert level > 200 if scheme == "light" else level < 60
-        assert page.evaluate(CONTRAST) == []
+@looks(BOOK.pages, schemes=("light", "dark"))
+def test_text_stands_out_in_both_themes(visit):
+    page = visit.page
+    assert page.evaluate("document.documentElement.dataset.theme") == visit.scheme
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    level = sum(map(int, background.split("(")[1].split(")")[0].split(",")[:3])) / 3
+    assert level > 200 if visit.scheme == "light" else level < 60
+    assert page.evaluate(CONTRAST) == []
 
 
-@pytest.mark.parametrize("name", BOOK.lessons)
-def test_figures_stay_on_white_in_the_dark(browser, address, name):
-    with Visit(browser, f"{address}/{name}.html", scheme="dark") as visit:
-        grounds = visit.page.eval_on_selector_all(
-            "article figure img, article .cell_output img",
-            "all => all.map(one => getComputedStyle(one).backgroundColor)",
-        )
-        assert grounds
-        assert set(grounds) == {"rgb(255, 255, 255)"}
+@looks(BOOK.lessons, schemes=("dark",))
+def test_figures_stay_on_white_in_the_dark(visit):
+    grounds = visit.page.eval_on_selector_all(
+        "article figure img, article .cell_output img",
+        "all => all.map(one => getComputedStyle(one).backgroundColor)",
+    )
+    assert grounds
+    assert set(grounds) == {"rgb(255, 255, 255)"}
 
 
 def test_the_theme_can_be_switched(browser, address):
@@ -218,19 +240,24 @@ def test_the_theme_can_be_switched(browser, address):
         assert visit.complaints == []
 
 
-@pytest.mark.parametrize("name", BOOK.lessons)
-def test_solutions_are_folded_until_asked_for(browser, address, name):
-    with Visit(browser, f"{address}/{name}.html") as visit:
-        page = visit.page
-        practice = [e for e in BOOK.lessons[name].exercises() if e.mode == "practice"]
-        solutions = page.locator("div.solution")
-        assert solutions.count() == len(practice)
-        for index in range(solutions.count()):
-            content = solutions.nth(index).locator("section").first
-            assert not content.is_visible()
-        if practice:
-            solutions.first.locator("button.toggle-button").click()
-            assert solutions.first.locator("section").first.is_visible()
+@looks(BOOK.lessons)
+def test_solutions_are_folded_until_asked_for(visit):
+    page = visit.page
+    practice = [e for e in BOOK.lessons[visit.name].exercises() if e.mode == "practice"]
+    solutions = page.locator("div.solution")
+    assert solutions.count() == len(practice)
+    for index in range(solutions.count()):
+        content = solutions.nth(index).locator("section").first
+        assert not content.is_visible()
+    if practice:
+        button, content = (
+            solutions.first.locator("button.toggle-button"),
+            solutions.first.locator("section").first,
+        )
+        button.click()
+        assert content.is_visible()
+        button.click()  # the next test finds it as it was
+        assert not content.is_visible()
 
 
 def test_a_term_leads_to_its_entry_in_the_glossary(browser, address):
@@ -250,23 +277,22 @@ def test_search_finds_a_lesson(browser, address):
         assert visit.complaints == []
 
 
-@pytest.mark.parametrize("name", BOOK.lessons)
-def test_buttons_have_names(browser, address, name):
-    with Visit(browser, f"{address}/{name}.html") as visit:
-        nameless = visit.page.evaluate(
-            """() => [...document.querySelectorAll('button, a[href]')]
-                .filter(e => e.checkVisibility() && !e.closest('.headerlink')
-                    && !(e.getAttribute('aria-label') || e.title || e.dataset.bsTitle
-                         || e.getAttribute('data-bs-original-title') || e.textContent.trim()
-                         || e.querySelector('img[alt], svg title')))
-                .map(e => e.outerHTML.slice(0, 160))"""
-        )
-        assert nameless == []
-        clash = visit.page.evaluate(
-            """() => [...document.querySelectorAll('[aria-label]')]
-                .filter(e => e.matches('button, a, summary') && e.checkVisibility())
-                .map(e => [e.getAttribute('aria-label').toLowerCase(),
-                           (e.innerText || '').trim().toLowerCase()])
-                .filter(([label, text]) => text && !label.includes(text))"""
-        )
-        assert clash == []
+@looks(BOOK.lessons)
+def test_buttons_have_names(visit):
+    nameless = visit.page.evaluate(
+        """() => [...document.querySelectorAll('button, a[href]')]
+            .filter(e => e.checkVisibility() && !e.closest('.headerlink')
+                && !(e.getAttribute('aria-label') || e.title || e.dataset.bsTitle
+                     || e.getAttribute('data-bs-original-title') || e.textContent.trim()
+                     || e.querySelector('img[alt], svg title')))
+            .map(e => e.outerHTML.slice(0, 160))"""
+    )
+    assert nameless == []
+    clash = visit.page.evaluate(
+        """() => [...document.querySelectorAll('[aria-label]')]
+            .filter(e => e.matches('button, a, summary') && e.checkVisibility())
+            .map(e => [e.getAttribute('aria-label').toLowerCase(),
+                       (e.innerText || '').trim().toLowerCase()])
+            .filter(([label, text]) => text && !label.includes(text))"""
+    )
+    assert clash == []

@@ -46,11 +46,23 @@ def test_it_says_in_words_what_it_shows():
     assert text.count("<em>") == len(TILES)  # on a telephone no row says which kind is meant
 
 
-def test_a_theorem_that_is_gone_stops_the_build():
+@pytest.mark.parametrize("draw", concept_map.FILES.values())
+def test_a_theorem_that_is_gone_stops_the_build(draw):
     book = replace(BOOK, entries={k: v for k, v in BOOK.entries.items() if k != "cvx-08"})
     with pytest.raises(SourceError, match="no statement 'cvx-08'"):
-        concept_map.concept_map(book)
+        draw(book)
+
+
+def test_on_paper_it_is_a_table_of_the_same_theorems():
+    text = concept_map.on_paper(BOOK)
+    rows = [line.split(" & ") for line in text.splitlines() if line.endswith(r"\\ \hline")]
+    assert [len(row) for row in rows] == [5] * (len(concept_map.KINDS) + 1)
+    links = re.findall(r"\\hyperref\[\\detokenize\{([^}]+)\}\]\{([^}]+)\}", text)
+    by_row = [view.tiles[at] for at in range(len(concept_map.KINDS)) for view in concept_map.VIEWS]
+    wanted = [BOOK.entries[tile.label] for tile in by_row if tile]
+    assert links == [(f"{e.page}:{e.anchor}", e.name) for e in wanted]
 
 
 def test_the_front_page_shows_it():
-    assert f":file: {concept_map.PAGE}" in (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    front = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+    assert all(f":file: {name}" in front for name in concept_map.FILES)
