@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fourviews.data.checksums import ChecksumError
 from fourviews.data.features import array_file
 from fourviews.data.features.array_file import Layout
+from fourviews.data.files.checksums import ChecksumError
 
 LAYOUT = Layout((10, 2, 3), np.dtype(np.float32), 4)
 ABOUT = {"kind": "test", "shape": [10, 2, 3]}

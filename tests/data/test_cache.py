@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from fourviews.data.cache import atomic_write, cache_dir, locked
+from fourviews.data.files.cache import atomic_write, cache_dir, locked
 
 
 def test_cache_dir_follows_the_variable(monkeypatch, tmp_path):

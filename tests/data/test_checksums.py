@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from fourviews.data.checksums import ChecksumError, digest, parse_checksum, verify
+from fourviews.data.files.checksums import ChecksumError, digest, parse_checksum, verify
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256"])

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from fourviews import data
-from fourviews.data.checksums import ChecksumError
-from fourviews.data.extraction import UnsafeArchiveError
+from fourviews.data.files.checksums import ChecksumError
+from fourviews.data.files.extraction import UnsafeArchiveError
 
-MODULE = sys.modules["fourviews.data.cifar"]
-TINY = sys.modules["fourviews.data.tiny_imagenet"]
+MODULE = sys.modules["fourviews.data.pictures.cifar"]
+TINY = sys.modules["fourviews.data.pictures.tiny_imagenet"]
 CLASSES = [f"kind{number}" for number in range(10)]
 FINE = [f"fine{number:03}" for number in range(100)]
 COARSE = [f"coarse{number:02}" for number in range(20)]
@@ -279,7 +279,7 @@ def test_each_letter_is_drawn_differently(alone):
     pil = pytest.importorskip("PIL.Image")
     from PIL import ImageDraw
 
-    glyphs = sys.modules["fourviews.data.glyphs"]
+    glyphs = sys.modules["fourviews.data.pictures.glyphs"]
     folder = glyphs.find()
     for face in glyphs._FACES:
         font = glyphs._font(folder / face, 40)

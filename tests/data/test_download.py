@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from fourviews.data.checksums import ChecksumError
-from fourviews.data.download import DownloadError, download
+from fourviews.data.files.checksums import ChecksumError
+from fourviews.data.files.download import DownloadError, download
 
 CONTENT = bytes(range(256)) * 4000  # 1 MB, more than one piece
 CHECKSUM = "sha256:" + hashlib.sha256(CONTENT).hexdigest()

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from fourviews.data.extraction import UnsafeArchiveError, extract
+from fourviews.data.files.extraction import UnsafeArchiveError, extract
 
 LIMIT = 1_000_000
 KINDS = ("tar", "tar.gz", "zip")

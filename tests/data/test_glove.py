@@ -10,7 +10,7 @@ import torch
 from fourviews import data
 from fourviews.data import glove as glove_function
 from fourviews.data import tokenize
-from fourviews.data.word_vectors import WordVectors
+from fourviews.data.text.word_vectors import WordVectors
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_shipped_vectors(alone):
 
 
 def test_stanfords_text_is_read_once_and_mapped(alone, monkeypatch):
-    module = sys.modules["fourviews.data.glove"]  # the package's name «glove» is the function
+    module = sys.modules["fourviews.data.text.glove"]  # the package's name «glove» is the function
     monkeypatch.setitem(module._FILES, ("6B", 50), replace(module._FILES["6B", 50], words=3))
     folder = alone / "data" / "glove.6B"
     folder.mkdir()
@@ -136,7 +136,7 @@ def test_nothing_there_names_three_ways(alone, monkeypatch):
 
 
 def small(monkeypatch, key, words, **options):
-    module = sys.modules["fourviews.data.glove"]
+    module = sys.modules["fourviews.data.text.glove"]
     monkeypatch.setitem(module._FILES, key, replace(module._FILES[key], words=words, **options))
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from fourviews.data.choice import choose
-from fourviews.data.images import ImageSet, read_image, resize
-from fourviews.data.photo_crops import photographs
+from fourviews.data.pictures.images import ImageSet, read_image, resize
+from fourviews.data.pictures.photo_crops import photographs
 from fourviews.data.sources import Source
 
 

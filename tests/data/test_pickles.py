@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from fourviews.data.pickles import UnsafePickleError, read_pickle
+from fourviews.data.files.pickles import UnsafePickleError, read_pickle
 
 PIXELS = np.arange(2 * 3072, dtype=np.int64).astype(np.uint8).reshape(2, 3072)
 

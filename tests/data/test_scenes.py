@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fourviews import data
-from fourviews.data.json_stream import array_of_objects
+from fourviews.data.files.json_stream import array_of_objects
 
 # --- generated -----------------------------------------------------------------------------------
 
@@ -274,7 +274,7 @@ def test_visual_genome_is_nowhere_or_incomplete(alone, genome):
 
 @pytest.mark.parametrize("piece", [1, 2, 7, 1 << 20])
 def test_objects_are_read_whatever_the_pieces(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr("fourviews.data.json_stream._PIECE", piece)
+    monkeypatch.setattr("fourviews.data.files.json_stream._PIECE", piece)
     rng = np.random.default_rng(0)
     wanted = [
         {"é]},{": 'a\\"[]{},', "list": [1, -2.5e3, None, {"deep": [{}] * int(n)}], "n": int(n)}
@@ -312,7 +312,7 @@ def test_damaged_arrays_are_refused(tmp_path, text, message):
 
 
 def test_too_large_an_object_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("fourviews.data.json_stream._PIECE", 16)
+    monkeypatch.setattr("fourviews.data.files.json_stream._PIECE", 16)
     file = tmp_path / "a.json"
     file.write_text(json.dumps([{"a": "x" * 5000}]))
     assert len(list(array_of_objects(file))) == 1

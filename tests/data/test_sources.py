@@ -7,7 +7,7 @@ import tarfile
 import pytest
 
 from fourviews.data import ChecksumError, DataNotFoundError
-from fourviews.data.download import DownloadError
+from fourviews.data.files.download import DownloadError
 from fourviews.data.sources import Archive, DataSet, Substitute, locate
 
 
@@ -111,7 +111,7 @@ def test_what_stands_in_is_called_by_its_own_name(folders):
 
 
 def test_skipped_entries_are_checked_all_the_same(folders):
-    from fourviews.data.extraction import UnsafeArchiveError, extract
+    from fourviews.data.files.extraction import UnsafeArchiveError, extract
 
     raw = folders / "skip.tar"
     with tarfile.open(raw, "w") as archive:

@@ -14,13 +14,13 @@ import torch
 from fourviews import data
 from fourviews.data import snippets as rated
 from fourviews.data import sources
-from fourviews.data.checksums import ChecksumError
-from fourviews.data.extraction import UnsafeArchiveError
+from fourviews.data.files.checksums import ChecksumError
+from fourviews.data.files.extraction import UnsafeArchiveError
 from fourviews.data.sources import Source
-from fourviews.data.texts import TextSet
+from fourviews.data.text.texts import TextSet
 
-IMDB = sys.modules["fourviews.data.imdb"]
-SST2 = sys.modules["fourviews.data.sst2"]
+IMDB = sys.modules["fourviews.data.text.imdb"]
+SST2 = sys.modules["fourviews.data.text.sst2"]
 
 
 def unpack(files, root):

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from fourviews import data
-from fourviews.data.checksums import ChecksumError
-from fourviews.data.extraction import UnsafeArchiveError
+from fourviews.data.files.checksums import ChecksumError
+from fourviews.data.files.extraction import UnsafeArchiveError
 
-MODULE = sys.modules["fourviews.data.tiny_imagenet"]
+MODULE = sys.modules["fourviews.data.pictures.tiny_imagenet"]
 WORDS = "n01\tcrane, wading bird\nn02\tcrane, machine\nn03\tlemon\nn99\tunused\n"
 # Class by its level of grey, image by the last digit: what was read can be told from the pixels.
 GREY = {"n01": 20, "n02": 100, "n03": 180}
@@ -187,7 +187,7 @@ def test_photographs_stand_in(alone, monkeypatch):
 
 
 def test_crops_of_the_two_splits_share_no_pixel():
-    crops = sys.modules["fourviews.data.photo_crops"]
+    crops = sys.modules["fourviews.data.pictures.photo_crops"]
     seen = np.zeros((2, 640), dtype=bool)
     columns = np.broadcast_to(np.arange(640)[None, :, None], (427, 640, 3))
     read = crops._read
@@ -204,7 +204,7 @@ def test_crops_of_the_two_splits_share_no_pixel():
 
 
 def test_nothing_there_names_the_ways(alone, monkeypatch):
-    crops = sys.modules["fourviews.data.photo_crops"]
+    crops = sys.modules["fourviews.data.pictures.photo_crops"]
     substitute = replace(MODULE.TINY_IMAGENET.substitute, find=lambda: None)
     monkeypatch.setattr(
         MODULE, "TINY_IMAGENET", replace(MODULE.TINY_IMAGENET, substitute=substitute)

@@ -6,7 +6,7 @@ import torch
 
 from fourviews.attention import attention, padding_mask
 from fourviews.data import tokenize
-from fourviews.data.word_vectors import WordVectors
+from fourviews.data.text.word_vectors import WordVectors
 
 TEXTS = ["The bank zzq, the", "", "zzq !", ["n't", "bank"]]
 

@@ -14,31 +14,31 @@ where the data came from:
 Nothing here imports a package of the extra ``data`` before it is used.
 """
 
-from .cache import cache_dir
-from .checksums import ChecksumError
-from .cifar import cifar10, cifar100
-from .download import DownloadError
-from .extraction import UnsafeArchiveError
 from .features.image_tokens import ImageTokens, image_tokens
 from .features.pooled_features import pooled_features
 from .features.reduction import FeatureReduction, reduce_features
 from .features.token_store import TokenStore, token_store
-from .generated_scenes import generated_scenes
-from .glove import glove
-from .images import ImageSet
-from .imdb import imdb
-from .made_up import made_up_reviews
-from .photo_crops import photographs
-from .pickles import UnsafePickleError
-from .reviews import reviews
-from .scenes import SceneSet
+from .files.cache import cache_dir
+from .files.checksums import ChecksumError
+from .files.download import DownloadError
+from .files.extraction import UnsafeArchiveError
+from .files.pickles import UnsafePickleError
+from .pictures.cifar import cifar10, cifar100
+from .pictures.images import ImageSet
+from .pictures.photo_crops import photographs
+from .pictures.tiny_imagenet import tiny_imagenet
+from .relations.generated_scenes import generated_scenes
+from .relations.scenes import SceneSet
+from .relations.visual_genome import visual_genome
 from .sources import DataNotFoundError, Source
-from .sst2 import sst2
-from .texts import TextSet
-from .tiny_imagenet import tiny_imagenet
-from .tokens import tokenize
-from .visual_genome import visual_genome
-from .word_vectors import EmbeddedBatch, Embedding, OutOfVocabulary, WordVectors
+from .text.glove import glove
+from .text.imdb import imdb
+from .text.made_up import made_up_reviews
+from .text.reviews import reviews
+from .text.sst2 import sst2
+from .text.texts import TextSet
+from .text.tokens import tokenize
+from .text.word_vectors import EmbeddedBatch, Embedding, OutOfVocabulary, WordVectors
 
 __all__ = [
     "ChecksumError",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .cache import cache_dir, locked
-from .checksums import ChecksumError, digest, verify
-from .download import DownloadError, download, offline
-from .extraction import extract
+from .files.cache import cache_dir, locked
+from .files.checksums import ChecksumError, digest, verify
+from .files.download import DownloadError, download, offline
+from .files.extraction import extract
 
 Kind = Literal["folder", "archive", "subset", "cache", "download", "substitute"]
 

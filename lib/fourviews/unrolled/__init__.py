@@ -7,8 +7,23 @@ energy a feed-forward layer.  Sums of energies, alternating steps and their cert
 (:func:`descent_certificate`).  Source: Yang, Huang and Wipf (2022), with repairs.
 """
 
-from .admissible import AdmissibleWeight
-from .alternating import (
+from .energies.asymmetric import asymmetric_attention, asymmetric_linear
+from .energies.attention_energy import AttentionEnergy, attention_energy, attention_step
+from .energies.distances import half_squared_distances
+from .energies.energy import Energy, Majoriser, TokenEnergy
+from .energies.feed_forward import FeedForwardEnergy
+from .energies.graph import irls_step
+from .energies.hopfield import HopfieldEnergy
+from .energies.mlp_energy import SIGMAS, MLPEnergy, Sigma
+from .energies.rho import RHOS, Rho
+from .energies.sphere import constant_norm, layer_norm, normalised_attention_step, sphere_step
+from .networks.admissible import AdmissibleWeight
+from .networks.certificate import LayerCertificate, descent_certificate
+from .networks.classifier import TextClassifier, fit_readout, train_online
+from .networks.depth import DepthRun, energies_along
+from .networks.published import PublishedTransformer
+from .networks.transformer import LayerEnergies, UnrolledTransformer
+from .steps.alternating import (
     AlternatingRun,
     AlternatingStep,
     Smooth,
@@ -18,26 +33,11 @@ from .alternating import (
     orthant_gain,
     threshold,
 )
-from .apollonius import Apollonius, apollonius
-from .asymmetric import asymmetric_attention, asymmetric_linear
-from .attention_energy import AttentionEnergy, attention_energy, attention_step
-from .certificate import LayerCertificate, descent_certificate
-from .classifier import TextClassifier, fit_readout, train_online
-from .depth import DepthRun, energies_along
-from .distances import half_squared_distances
-from .energy import Energy, Majoriser, TokenEnergy
-from .feed_forward import FeedForwardEnergy
-from .graph import irls_step
-from .hopfield import HopfieldEnergy
-from .implicit import implicit_minimiser
-from .mlp_energy import SIGMAS, MLPEnergy, Sigma
-from .proximal import PROXIMAL_MAPS, NonNegative, ProximalMap, proximal_kind, proximal_penalty
-from .published import PublishedTransformer
-from .rho import RHOS, Rho
-from .sphere import constant_norm, layer_norm, normalised_attention_step, sphere_step
-from .sums import SumEnergy
-from .synthetic import matrix_pair
-from .transformer import LayerEnergies, UnrolledTransformer
+from .steps.apollonius import Apollonius, apollonius
+from .steps.implicit import implicit_minimiser
+from .steps.proximal import PROXIMAL_MAPS, NonNegative, ProximalMap, proximal_kind, proximal_penalty
+from .steps.sums import SumEnergy
+from .steps.synthetic import matrix_pair
 
 __all__ = [
     "PROXIMAL_MAPS",

@@ -26,8 +26,8 @@ from jaxtyping import Shaped
 
 from fourviews.display import progress as bar_of
 
-from ..cache import atomic_write, locked
-from ..checksums import ChecksumError
+from ..files.cache import atomic_write, locked
+from ..files.checksums import ChecksumError
 
 # Long enough for another process to compute a large set; a lock ends with the process that holds it.
 _LOCK_SECONDS = 24 * 3600.0

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from ..checksums import digest
+from ..files.checksums import digest
 from .efficientnet import EFFICIENTNET_LITE0
 from .network import GRID, Network
 from .timm_networks import GMLP_S16, VIT_S16

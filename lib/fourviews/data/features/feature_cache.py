@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from ..cache import atomic_write, locked
+from ..files.cache import atomic_write, locked
 from .casting import cast
 
 # An interruption loses no more than this many images.

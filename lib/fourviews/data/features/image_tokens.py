@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fourviews.display import progress
 
-from ..cache import cache_dir
-from ..images import ImageSet, check_images
+from ..files.cache import cache_dir
+from ..pictures.images import ImageSet, check_images
 from ..sources import Source
 from . import backbone as networks
 from .casting import numpy_dtype

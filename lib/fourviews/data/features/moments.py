@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fourviews.display import progress
 
-from ..cache import atomic_write, locked
+from ..files.cache import atomic_write, locked
 from .token_store import TokenStore
 
 

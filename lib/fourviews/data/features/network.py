@@ -9,7 +9,7 @@ from pathlib import Path
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from ..images import check_images
+from ..pictures.images import check_images
 
 SIDE = 224  # pixels of every network's input
 GRID = (14, 14)

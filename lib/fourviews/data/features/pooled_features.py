@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..images import ImageSet
+from ..pictures.images import ImageSet
 from .backbone import BackboneName
 from .image_tokens import image_tokens
 

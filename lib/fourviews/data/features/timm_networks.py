@@ -8,7 +8,7 @@ from pathlib import Path
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from ..download import offline
+from ..files.download import offline
 from ..sources import data_dir
 from .network import Network, middle_square
 

@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from ..cache import cache_dir
-from ..images import ImageSet, check_images
+from ..files.cache import cache_dir
+from ..pictures.images import ImageSet, check_images
 from ..sources import Source
 from . import array_file
 from . import backbone as networks

@@ -1,0 +1,1 @@
+"""Files as they come: caches, checksums, downloads, archives, streams."""

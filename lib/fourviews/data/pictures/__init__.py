@@ -1,0 +1,1 @@
+"""Pictures with a class each."""

@@ -1,0 +1,1 @@
+"""Scenes of objects and the relations between them."""

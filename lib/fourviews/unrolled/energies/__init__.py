@@ -1,0 +1,1 @@
+"""Energies of tokens, with their majorisers."""

@@ -1,0 +1,1 @@
+"""Steps that lower an energy, and what bounds them."""
