@@ -36,6 +36,7 @@ PARTS: dict[str, Callable[[bool], Iterable[str]]] = {
     "vector": vector.tables,
     "relu": relu.tables,
     "growth": growth.tables,
+    "attention": heads.full_size,
     "heads": heads.tables,
     "scale": scale.tables,
     "lml": lml.tables,

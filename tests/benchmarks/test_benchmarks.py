@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,13 @@ def test_the_unrolled_tables_count_rises_of_both_models():
         assert len(joint) == 8
         assert all(" 0 of" in row and "guaranteed 100.0 %" in row for row in joint)
         assert sum("published" in row for row in rows) == 24
+
+
+def test_a_peer_that_dies_or_takes_too_much_is_no_answer_and_no_end():
+    from apart import answer
+
+    limits = {"seconds": 60.0, "memory": 4e9}
+    assert answer(pow, 2, 10, **limits) == 1024
+    assert answer(os._exit, 3, **limits) is None
+    assert answer(bytes, 5 * 10**9, **limits) is None
+    assert answer(time.sleep, 60, **(limits | {"seconds": 0.5})) is None

@@ -134,7 +134,7 @@ def test_plots_are_written_for_growth_alone(page, all_parts, tmp_path):
     rows += [["b", 20, "y", None, None, None]]
     (plot,) = (plot for plot in page.ALL_PLOTS if plot.table == "heads")
     assert plot.lines(rows) == {"x": [(10, 1.0), (20, 2.0)]}
-    run = {**all_parts["heads"], "tables": {"heads": rows, "attention": made_up("attention", 1)}}
+    run = {**all_parts["heads"], "tables": {"heads": rows}}
     written = page.write({"heads": run}, tmp_path)
     assert [path.relative_to(tmp_path) for path in written] == [Path("benchmarks.md"), plot.file]
     assert "<svg" in written[1].read_text(encoding="utf-8")
