@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from ..data.cache import atomic_write
+from ..data.files.cache import atomic_write
 from ..display.progress import progress as progress_bar
 
 __all__ = ["Recipe", "TrainingRun", "cosine_with_warm_up", "train"]
