@@ -158,7 +158,7 @@ def against_cvxpy(case: Case, solvers: Collection[str]) -> Iterator[str]:
         found = answer(cvxpy_s, case, name, seconds=ALL_TOLD, memory=MEMORY)
         if found is None:
             yield Row(
-                f"    {name:10} nothing within {LIMITS}   ratio over {LIMIT / seconds:.0f}",
+                f"    {name:10} nothing within {LIMITS}",
                 "heads",
                 **known,
                 solver=f"CVXPY, {name}: nothing within {LIMITS}",
