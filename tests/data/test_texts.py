@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from fourviews import data
-from fourviews.data import snippets as rated
 from fourviews.data import sources
 from fourviews.data.files.checksums import ChecksumError
 from fourviews.data.files.extraction import UnsafeArchiveError
 from fourviews.data.sources import Source
+from fourviews.data.text import snippets as rated
 from fourviews.data.text.texts import TextSet
 
 IMDB = sys.modules["fourviews.data.text.imdb"]
