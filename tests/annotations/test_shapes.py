@@ -86,6 +86,17 @@ for head, activation, loss, pool in itertools.product(
         for method in ("factored", "fista", "splitting", "frank_wolfe"):
             convex.solve(problem, method=method, max_iterations=5, progress=False)
         problem.gram()
+for task, dtype in (("pooled", torch.float16), ("mosaic", torch.float32)):
+    some = convex.HeadsConfig(
+        classes=2, train=4, holdout=4, test=4, seeds=1, grid=(2, 2), features=2, blocks=2, gates=2,
+        attention_gates=2, shares=(0.5,), tol=0.5, task=task, method="factored", shard=3,
+    )
+    label = torch.arange(16) % 2
+    X = torch.randn(16, 4, 3, generator=generator).to(dtype)
+    given = convex.TokenSet(
+        X, label, X[:8], label[:8], grid=(2, 2), classes=2, data="noise", backbone="none"
+    )
+    convex.heads_experiment(some, given, progress=False)
 K = torch.eye(3).double()
 convex.quasi_nuclear_norm(torch.randn(3, 2, generator=generator).double(), K)
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import io
 import json
 import os
 import signal
@@ -16,6 +18,8 @@ from fourviews import convex
 
 from . import processes
 from .test_distributed import run
+
+checkpoint = importlib.import_module("fourviews.convex.solvers.checkpoint")
 
 
 def solve(path, problem=None, **options):
@@ -148,9 +152,53 @@ def test_a_failed_write_leaves_the_last_whole_checkpoint(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match=f"{path}. cannot be written .No space left.*one before it"):
         solve(path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_disk_that_becomes_full_in_the_midst_is_told(tmp_path, monkeypatch):
+    """What torch would make an error about positions in a file."""
+    path = tmp_path / "run.pt"
+    solve(path, max_iterations=2)
+    before = path.read_bytes()
+
+    class Full(io.FileIO):
+        def write(self, content):
+            if len(content) > 1000:
+                raise OSError(28, "No space left on device")
+            return super().write(content)
+
+    monkeypatch.setattr(checkpoint, "open", lambda name, mode: Full(name, mode), raising=False)
+    with pytest.raises(OSError, match="cannot be written .No space left") as caught:
+        solve(path)
+    assert caught.value.errno == 28
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_before_the_solve(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(checkpoint.Path, "touch", refuse)
+    monkeypatch.setattr(convex.MLP, "units_passes", None)  # no descent
+    with pytest.raises(ValueError, match="run.pt. cannot be written .Read-only file system"):
+        solve(tmp_path / "run.pt")
+
+
+def test_another_working_directory_after_the_start(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    passes = convex.MLP.units_passes
+
+    def moved(*arguments):
+        monkeypatch.chdir(tmp_path / "here")
+        return passes(*arguments)
+
+    monkeypatch.setattr(convex.MLP, "units_passes", moved)
+    solve("run.pt", max_iterations=2)
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["run.pt"]
+    assert not list((tmp_path / "here").iterdir())
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")

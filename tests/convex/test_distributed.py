@@ -6,7 +6,9 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,3 +152,98 @@ def test_shares_are_disjoint_and_nearly_equal():
             parts = [list(range(count))[group.share(count)] for group in groups]
             assert sum(parts, []) == list(range(count))
             assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+# More processes than samples, in threads: each is one of a group ----------------------------------
+
+
+class Threads(convex.Group):
+    """One of several threads that sum as processes do."""
+
+    def __init__(self, rank, size, shared):
+        super().__init__(rank, size)
+        self.shared = shared
+
+    def all_sum(self, value):
+        values, barrier = self.shared["values"], self.shared["barrier"]
+        values[self.rank] = value.clone()
+        barrier.wait(timeout=60)
+        value.copy_(torch.stack(values).sum(0))
+        barrier.wait(timeout=60)
+        return value
+
+    def from_first(self, function):
+        if self.rank == 0:
+            try:
+                self.shared["answer"] = function(), None
+            except ValueError as error:
+                self.shared["answer"] = None, error
+        self.shared["barrier"].wait(timeout=60)
+        answer, error = self.shared["answer"]
+        self.shared["barrier"].wait(timeout=60)
+        if error is not None:
+            raise error
+        return answer
+
+
+def together(size, work):
+    """What each of several threads returns for its group."""
+    shared = {"values": [None] * size, "barrier": threading.Barrier(size)}
+
+    def one(rank):
+        try:
+            return work(Threads(rank, size, shared))
+        except BaseException:
+            shared["barrier"].abort()
+            raise
+
+    with ThreadPoolExecutor(size) as pool:
+        return [task.result() for task in [pool.submit(one, rank) for rank in range(size)]]
+
+
+@pytest.mark.parametrize("name", ["attention", "mlp", "block_fno"])
+@pytest.mark.parametrize("n, size, shard", [(1, 3, 5), (2, 5, None), (3, 5, 1), (7, 4, 2)])
+def test_more_processes_than_samples(name, n, size, shard, tmp_path):
+    whole = processes.problems()[name].part(slice(0, n))
+    options = {"shard": shard, "tol": 1e-4, "progress": False}
+    alone = convex.factored(whole, **options)
+    parts = [convex.Group(rank, size).part(whole) for rank in range(size)]
+
+    def work(group):
+        part = parts[group.rank]
+        path = tmp_path / "run.pt"
+        top = convex.largest_beta(part, shard=shard, group=group)
+        return len(part.X), top, convex.factored(part, group=group, checkpoint=path, **options)
+
+    found = together(size, work)
+    assert sum(count for count, _, _ in found) == n
+    assert min(count for count, _, _ in found) <= 1
+    for _, top, solution in found:
+        assert top == pytest.approx(convex.largest_beta(whole), rel=1e-9)
+        assert solution.relative_gap <= 1e-4
+        assert solution.objective == pytest.approx(alone.objective, rel=3e-4)
+        assert torch.equal(solution.neurons.first, found[0][2].neurons.first)
+    # The checkpoint is that of one process too: digests of samples do not depend on the parts.
+    again = convex.factored(whole, checkpoint=tmp_path / "run.pt", **options)
+    assert again.relative_gap <= 1e-4
+
+
+@pytest.mark.parametrize(
+    "variables, words",
+    [
+        ({"WORLD_SIZE": "2"}, "RANK must be a whole number"),
+        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK must be less than WORLD_SIZE, got 2 and 2"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "RANK must be a whole number"),
+        ({"WORLD_SIZE": "0"}, "RANK must be"),
+    ],
+)
+def test_an_environment_that_torchrun_does_not_make(variables, words, monkeypatch):
+    """Without RANK all would take themselves for the first, and wait for each other."""
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=words):
+        with convex.processes():
+            pass

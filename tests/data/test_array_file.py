@@ -178,7 +178,7 @@ def test_a_damaged_description(tmp_path):
 def test_digest_names_the_content(tmp_path):
     for name, whole in (("a", WHOLE), ("b", WHOLE), ("c", WHOLE + 1)):
         write(tmp_path / name, Rows(whole))
-    a, b, c = (array_file.content_digest(tmp_path / name) for name in "abc")
+    a, b, c = (array_file.content_digest(tmp_path / name, LAYOUT) for name in "abc")
     assert a == b != c
     first = hashlib.sha256(WHOLE[:4].tobytes()).hexdigest()
     assert (tmp_path / "a" / "pieces.txt").read_text().startswith(f"0 {first}\n")

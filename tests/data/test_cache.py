@@ -1,9 +1,12 @@
+import errno
 import multiprocessing
 import os
+import tempfile
 import time
 
 import pytest
 
+from fourviews.data.files import cache
 from fourviews.data.files.cache import atomic_write, cache_dir, locked
 
 
@@ -45,6 +48,52 @@ def test_lock_that_is_not_released_is_named(tmp_path):
         with pytest.raises(TimeoutError, match=r"delete .*\.file\.lock"):
             with locked(target, seconds=0.1):
                 pass
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_folder_that_cannot_be_written_to_is_named(code, monkeypatch, tmp_path):
+    def refuse(*_, **__):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    with pytest.raises(
+        OSError, match=f"{tmp_path}.*{os.strerror(code)}.*FOURVIEWS_CACHE"
+    ) as caught:
+        with atomic_write(tmp_path / "file"):
+            pass
+    assert caught.value.errno == code
+    monkeypatch.setattr(cache.FileLock, "acquire", refuse)
+    with pytest.raises(
+        OSError, match=f"{tmp_path}.*{os.strerror(code)}.*FOURVIEWS_CACHE"
+    ) as caught:
+        with locked(tmp_path / "file"):
+            pass
+    assert caught.value.errno == code and type(caught.value) is type(OSError(code, ""))
+
+
+def test_a_disk_that_becomes_full_is_told_with_the_file(tmp_path):
+    target = tmp_path / "file"
+    target.write_bytes(b"old")
+    with pytest.raises(OSError, match=f"no room for {target} .No space left") as caught:
+        with atomic_write(target) as file:
+            file.write(b"new")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.errno == errno.ENOSPC
+    assert target.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
+    with pytest.raises(OSError, match="^[^(]*broken") as caught:  # other errors stay what they are
+        with atomic_write(target):
+            raise OSError(errno.EIO, "broken")
+
+
+def test_who_waits_is_told_what_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(cache, "_SECONDS_UNTOLD", 0.05)
+    for shown in ("0", "1"):
+        monkeypatch.setenv("FOURVIEWS_PROGRESS", shown)
+        with locked(tmp_path / "file"), pytest.raises(TimeoutError, match="for 0 s"):
+            with locked(tmp_path / "file", seconds=0.2):
+                pass
+        told = "waiting for another process" in capsys.readouterr().err
+        assert told == (shown == "1")
 
 
 def _count_up(counter):

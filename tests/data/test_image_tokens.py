@@ -146,6 +146,21 @@ def test_bad_arguments(alone, images):
         data.image_tokens(images, backbone="vgg")
 
 
+@pytest.mark.parametrize("cache", [True, False])
+def test_what_does_not_fit_is_refused_with_and_without_cache(alone, images, monkeypatch, cache):
+    load = backbone.load
+    for value, said in ((1e9, "numbers up to .* do not fit float16"), (float("nan"), "hold NaN")):
+
+        def broken(name, value=value):
+            loaded = load(name)
+            loaded.trunk.register_forward_hook(lambda *call: call[-1] * value)
+            return loaded
+
+        monkeypatch.setattr(backbone, "load", broken)
+        with pytest.raises(ValueError, match=said):
+            data.image_tokens(images[:1], dtype=torch.float16, cache=cache)
+
+
 def test_page_limit_is_the_default(alone):
     many = torch.zeros(301, 1, 1, 3, dtype=torch.uint8)
     with pytest.raises(ValueError, match="max_images = 300"):
@@ -204,6 +219,25 @@ def test_damaged_files_are_computed_again(tmp_path, images):
     features, computed = cached(folder, images)
     assert computed == 3 and torch.equal(features, count(images))
     assert cached(folder, images)[1] == 0
+
+
+@pytest.mark.parametrize("place", [0, 40, 127, 130, -33, -1])
+def test_one_wrong_bit_is_seen(tmp_path, images, place):
+    """In the header, the numbers or the seal."""
+    folder = tmp_path / "f"
+    cached(folder, images)
+    file = min(folder.rglob("*.npy"))
+    raw = bytearray(file.read_bytes())
+    raw[place] ^= 1
+    file.write_bytes(raw)
+    features, computed = cached(folder, images)
+    assert computed == 1 and torch.equal(features, count(images))
+
+
+def test_kept_features_are_read_by_numpy_too(tmp_path, images):
+    cached(tmp_path / "f", images[:1])
+    (file,) = (tmp_path / "f").rglob("*.npy")
+    assert np.array_equal(np.load(file, allow_pickle=False), count(images[:1])[0])
 
 
 def test_same_pixels_of_another_shape_are_another_image():

@@ -165,6 +165,30 @@ def test_moments_of_a_store_are_taken_once(store, monkeypatch):
             data.reduce_features(store, to=4)
 
 
+def test_on_a_disk_that_is_only_read_moments_are_computed_each_time(store, monkeypatch):
+    first = data.reduce_features(store, to=4)
+    (store.folder / "moments.npz").unlink()
+    monkeypatch.setattr(moments.os, "access", lambda place, mode: False)
+    monkeypatch.setattr(moments, "locked", None)
+    for _ in range(2):
+        assert data.reduce_features(store, to=4).digest == first.digest
+    assert not (store.folder / "moments.npz").exists()
+
+
+def test_every_wrong_bit_in_kept_moments_is_seen(store):
+    """A damaged header of the file must not end in an error of the library that reads it."""
+    data.reduce_features(store, to=4)
+    file = store.folder / "moments.npz"
+    whole = file.read_bytes()
+    for place in range(0, len(whole), 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        file.write_bytes(damaged)
+        assert moments._read(file) is None
+    file.write_bytes(whole)
+    assert moments._read(file) is not None
+
+
 def test_nothing_is_kept_that_comes_from_damaged_bytes(store):
     map_ = data.reduce_features(store, to=4)
     (store.folder / "moments.npz").unlink()

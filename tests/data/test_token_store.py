@@ -1,5 +1,6 @@
 """Tokens of large sets: what is kept, under which name, and how it is read."""
 
+import dataclasses
 import json
 import multiprocessing
 import pickle
@@ -113,6 +114,17 @@ def test_names_depend_on_everything_that_matters(network, alone):
     assert found.computed == 0 and found.folder == folders[0] and found.source == elsewhere
 
 
+def test_another_version_of_a_network_is_another_store(network, monkeypatch):
+    """Raised where preparation or network change while the weights stay."""
+    images = picture_set()
+    first, singly = kept(images), data.image_tokens(images, backbone="patches")
+    changed = dataclasses.replace(backbone.NETWORKS["patches"], version=2)
+    monkeypatch.setitem(backbone.NETWORKS, "patches", changed)
+    second = kept(images)
+    assert second.computed == 10 and second.folder != first.folder
+    assert data.image_tokens(images, backbone="patches").computed == singly.computed == 10
+
+
 def test_a_bare_tensor_and_no_images(network):
     store = kept(picture_set().images)
     assert store.labels is None and store.classes == () and store.source is None
@@ -188,8 +200,53 @@ def test_some_images_in_memory(network):
     assert torch.equal(in_memory(store), tokens)
     with pytest.raises(ValueError, match="rows is 3"):
         store[3]
+    for rows in (np.int64(3), torch.tensor(3), True, None):
+        with pytest.raises(ValueError, match="rows is"):
+            store[rows]
     with pytest.raises(IndexError):
         store[[10]]
+
+
+def test_opened_from_another_folder(network, monkeypatch, tmp_path):
+    """A name that is relative to the working directory is no name for other processes."""
+    store = kept(picture_set())
+    monkeypatch.chdir(store.folder.parent)
+    again = data.TokenStore.open(store.folder.name)
+    assert again.folder == store.folder
+    monkeypatch.chdir(tmp_path)
+    assert torch.equal(in_memory(pickle.loads(pickle.dumps(again))), in_memory(store))
+    again.verify()
+    monkeypatch.setenv("FOURVIEWS_CACHE", "here")
+    other = kept(picture_set(seed=1))
+    monkeypatch.chdir(store.folder)
+    other.verify()
+    assert other.digest != store.digest
+
+
+def test_a_store_without_its_digests_has_no_name(network):
+    """Else all such stores, and what is derived from them, would have the same one."""
+    store = kept(picture_set())
+    file = store.folder / "pieces.txt"
+    lines = file.read_text().splitlines(keepends=True)
+    for harm in ("", lines[0] + lines[2], "".join(lines) + f"3 {chr(48) * 64}\n"):
+        file.write_text(harm)
+        with pytest.raises(data.ChecksumError, match="pieces.txt is damaged"):
+            repr(data.TokenStore.open(store.folder, verify=False).digest)
+
+
+def test_a_whole_store_is_read_where_nothing_can_be_written(network, monkeypatch):
+    images = picture_set()
+    store = kept(images)
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(array_file, "locked", refuse)
+    monkeypatch.setattr(array_file, "atomic_write", refuse)
+    again = kept(images)
+    assert again.computed == 0 and torch.equal(in_memory(again), in_memory(store))
+    with pytest.raises(PermissionError):
+        kept(picture_set(seed=1))
 
 
 def test_batches_and_means(network):

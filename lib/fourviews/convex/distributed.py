@@ -112,15 +112,19 @@ def processes(*, timeout: float = 600.0) -> Iterator[Group]:
     Raises
     ------
     ValueError
-        If ``timeout`` is no number > 0.
+        If ``timeout`` is no number > 0, or the variables that ``torchrun`` sets do not fit together.
     RuntimeError
         If the others do not come together in time.
     """
     if not (_is_number(timeout) and 0 < timeout < float("inf")):
         raise ValueError(f"timeout must be a number of seconds > 0, got {timeout!r}")
-    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-    gpu = int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= torch.cuda.device_count()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else "cpu"
+    size = _variable("WORLD_SIZE", 1)
+    # Several processes that all took themselves for the first would wait for each other.
+    rank = 0 if size == 1 else _variable("RANK", None)
+    if not 0 <= rank < size:
+        raise ValueError(f"RANK must be less than WORLD_SIZE, got {rank} and {size}")
+    gpu = _variable("LOCAL_WORLD_SIZE", 1) <= torch.cuda.device_count()
+    device = torch.device("cuda", _variable("LOCAL_RANK", 0)) if gpu else "cpu"
     if gpu:
         torch.cuda.set_device(device)
     if size == 1:
@@ -138,3 +142,11 @@ def processes(*, timeout: float = 600.0) -> Iterator[Group]:
         yield group
     finally:
         dist.destroy_process_group()
+
+
+def _variable(name: str, default: int | None) -> int:
+    """A number that ``torchrun`` puts into the environment."""
+    text = os.environ.get(name, "" if default is None else str(default))
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{name} must be a whole number, as torchrun sets it, got {text!r}")
+    return int(text)

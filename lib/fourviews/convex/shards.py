@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from .certificates import relative_gap
@@ -25,9 +25,9 @@ from .norms import polar_upper_bound
 from .problem import Problem, _is_integer
 from .solution import Neurons
 
-__all__ = ["Certificate", "Shards", "identity"]
+__all__ = ["Certificate", "Shards", "identity", "room"]
 
-# Residuals with more entries, 256 MB, are kept in a temporary file.
+# Arrays with more entries, 256 MB in float64, are kept in a temporary file.
 _LARGEST_KEPT = 2**25
 _PIECE = 2**20  # entries of a residual that are summed at a time
 
@@ -202,7 +202,7 @@ class Shards:
 
     def loss_and_residual(self, point: Tensor | Neurons) -> tuple[float, Float[Tensor, "n *s c"]]:
         """The loss, and its gradient by the predictions of this process's samples, in float64."""
-        residual = _room(self.problem.loss.target.shape, self.device)
+        residual = room(self.problem.loss.target.shape, self.device)
         value = torch.zeros((), dtype=torch.float64, device=self.device)
         point = _double(point)
         for part, data in self:
@@ -292,7 +292,7 @@ class Shards:
     def residual_at_zero(self) -> Float[Tensor, "n *s c"]:
         """The loss's gradient where all predictions are zero."""
         target = self.problem.loss.target
-        residual = _room(target.shape, self.device)
+        residual = room(target.shape, self.device)
         for rows in _rows(target):
             loss = type(self.problem.loss)(target[rows].to(self.device, torch.float64))
             residual[rows] = loss.gradient(torch.zeros_like(loss.target))
@@ -353,14 +353,41 @@ def _rows(target: Tensor) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, len(target), step))
 
 
-def _room(shape: tuple[int, ...], device: torch.device) -> Float[Tensor, "*shape"]:
-    """Float64 numbers on the device or, where they are many, in a temporary file."""
-    count = int(np.prod(shape))
+def room(
+    shape: tuple[int, ...], device: torch.device | str, dtype: torch.dtype = torch.float64
+) -> Shaped[Tensor, "*shape"]:
+    """Numbers to be filled in, on the device or, where they are many, in a temporary file.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        How many.
+    device : torch.device or str
+        Where they are if they are few; what is in a file is mapped into memory.
+    dtype : torch.dtype
+        Their type.
+
+    Raises
+    ------
+    OSError
+        If the disk with the temporary files is too small.
+    """
+    count = int(np.prod(shape, dtype=np.int64))
     if count <= _LARGEST_KEPT:
-        return torch.empty(shape, dtype=torch.float64, device=device)
+        return torch.empty(shape, dtype=dtype, device=device)
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    size = count * kind.itemsize
+    # Without a name, so that nothing is left whatever happens; the map keeps it.
     with tempfile.TemporaryFile() as file:
-        file.truncate(8 * count)
-        # A full disk is an error here, and would be a crash when the numbers are written.
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, 8 * count)
-        return torch.from_numpy(np.memmap(file, dtype=np.float64, mode="r+", shape=shape))
+        try:
+            file.truncate(size)
+            # A full disk is an error here, and would be a crash when the numbers are written.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"no room for {size:,} bytes in {tempfile.gettempdir()} ({error.strerror}); make "
+                "room, or set TMPDIR to a folder on a larger disk",
+            ) from error
+        return torch.from_numpy(np.memmap(file, dtype=kind, mode="r+", shape=shape))

@@ -57,10 +57,12 @@ class HeadsConfig:
     gates, attention_gates, blocks
         Gates of a gated head (m), of gated attention, and B of the block-diagonal one.
     method, tol, time_limit, shard, dtype
-        Of :func:`fourviews.convex.solve`; ``shard`` goes with ``"factored"``. Under ``"auto"`` the
-        block-diagonal head takes FISTA: its Gram matrix has B times the side of the others'.
+        Of :func:`fourviews.convex.solve`. ``shard``, which goes with ``"factored"``, is how many
+        samples the solver has in memory at a time; without it they are there as a whole. Under
+        ``"auto"`` the block-diagonal head takes FISTA: its Gram matrix has B times the side of the
+        others'.
     backbone
-        Of :func:`fourviews.data.image_tokens`.
+        Of :func:`fourviews.data.token_store`.
     device
         Where backbone and solver run.
 

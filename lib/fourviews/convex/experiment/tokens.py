@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
+from fourviews import data
+from fourviews.data.features.moments import mean_and_covariance
+
+from ..problem import _tensor
+from ..shards import room
 from .config import HeadsConfig
 
-__all__ = ["InputForm", "TokenSet", "mosaics", "token_set"]
+__all__ = ["InputForm", "TokenSet", "mosaics", "samples", "token_set"]
 
-# Images whose full tokens are in memory at a time.
+# Images whose full tokens are in memory at a time; four make a mosaic.
 _PIECE = 256
 
 
@@ -20,10 +26,12 @@ _PIECE = 256
 class TokenSet:
     """Tokens and labels of training and test images.
 
+    Tensors may map files that are larger than the memory: they are read some images at a time.
+
     Attributes
     ----------
     train, test
-        ``(n, s, f)`` and ``(k, s, f)`` in the backbone's features.
+        ``(n, s, f)`` and ``(k, s, f)`` in the backbone's features, of any floating type.
     train_label, test_label
         ``(n,)`` and ``(k,)``.
     grid
@@ -97,27 +105,26 @@ class TokenSet:
 def token_set(config: HeadsConfig) -> TokenSet:
     """CIFAR-100, or what stands in for it, through the backbone of the configuration.
 
+    The backbone's tokens go to a :func:`fourviews.data.token_store` and are read from there, so that
+    memory beyond the images' pixels and labels does not grow with their number. Means over a coarser
+    grid are kept in memory if they are few, else in a temporary file.
+
     Raises
     ------
-    ImportError, ValueError, fourviews.data.DataNotFoundError
-        As :func:`fourviews.data.cifar100` and :func:`fourviews.data.image_tokens`.
+    ImportError, OSError, ValueError, fourviews.data.DataNotFoundError
+        As :func:`fourviews.data.cifar100` and :func:`fourviews.data.token_store`; a ValueError also
+        if there are too few images, before any tokens are computed.
     """
-    from fourviews import data
-
     found = {}
-    for split, count in (("train", config.train + config.holdout), ("test", config.test)):
-        images = data.cifar100(split, n_classes=config.classes, n_per_class=count)
-        pieces = []
-        for start in range(0, len(images), _PIECE):
-            piece = data.image_tokens(
-                images[start : start + _PIECE],
-                backbone=config.backbone,
-                dtype=torch.float16,
-                max_images=None,
-                device=config.device,
-            )
-            pieces.append(_averaged(piece.tokens.float(), piece.grid, config.grid))
-        found[split] = torch.cat(pieces), images.labels
+    train = {"n_classes": config.classes, "n_per_class": config.train + config.holdout}
+    sets = {
+        "train": data.cifar100("train", **train),
+        "test": data.cifar100("test", **train | {"n_per_class": config.test}),
+    }
+    _check_enough(sets["train"], config)
+    for split, images in sets.items():
+        store = data.token_store(images, backbone=config.backbone, device=config.device)
+        found[split] = _on_grid(store, config.grid), images.labels
     return TokenSet(
         *found["train"],
         *found["test"],
@@ -126,6 +133,29 @@ def token_set(config: HeadsConfig) -> TokenSet:
         data=images.source.name,
         backbone=config.backbone,
     )
+
+
+def _check_enough(images: data.ImageSet, config: HeadsConfig) -> None:
+    needed = config.train + config.holdout
+    found = torch.bincount(images.labels, minlength=len(images.classes))
+    if len(found) < config.classes or int(found.min()) < needed:
+        raise ValueError(
+            f"{images.source.name} has {len(found)} classes and {int(found.min())} images of the"
+            f" rarest; classes {config.classes}, train {config.train} and holdout {config.holdout}"
+            f" need {config.classes} with {needed} each"
+        )
+
+
+def _on_grid(store: data.TokenStore, grid: tuple[int, int]) -> Float[Tensor, "n s f"]:
+    """The tokens of a store where they are, or their means over the cells of a coarser grid."""
+    if any(mine > theirs for mine, theirs in zip(grid, store.grid, strict=True)):
+        raise ValueError(f"grid is {grid}; the backbone's is {store.grid}, and no side may be more")
+    if grid == store.grid:
+        return _tensor("tokens", store.tokens)
+    out = room((len(store), grid[0] * grid[1], store.tokens.shape[2]), "cpu", torch.float32)
+    for some, into in zip(store.batches(_PIECE), out.split(_PIECE), strict=True):
+        into.copy_(_averaged(some, store.grid, grid))
+    return out
 
 
 def _averaged(
@@ -155,15 +185,25 @@ def mosaics(
     """
     if any(side % 2 for side in grid):
         raise ValueError(f"grid is {grid}; a mosaic needs even numbers of rows and columns")
-    if len(tokens) < 4:
-        raise ValueError(f"tokens holds {len(tokens)} images; a mosaic needs four")
+    order = _fours(len(tokens), seed)
+    return _joined(tokens[order], label[order], grid)
+
+
+def _fours(count: int, seed: int) -> Int64[Tensor, "m"]:
+    """Images in the order in which they fill the mosaics' quarters."""
+    if count < 4:
+        raise ValueError(f"tokens holds {count} images; a mosaic needs four")
+    return torch.randperm(count, generator=Generator().manual_seed(seed))[: count // 4 * 4]
+
+
+def _joined(
+    tokens: Float[Tensor, "m s f"], label: Int64[Tensor, "m"], grid: tuple[int, int]
+) -> tuple[Float[Tensor, "k s f"], Int64[Tensor, "k s"]]:
     rows, columns = grid[0] // 2, grid[1] // 2
-    order = torch.randperm(len(tokens), generator=Generator().manual_seed(seed))
-    order = order[: len(order) // 4 * 4]
-    small = _averaged(tokens[order], grid, (rows, columns))
+    small = _averaged(tokens, grid, (rows, columns))
     # (mosaic, upper or lower, left or right, row, column, feature)
     parts = small.view(-1, 2, 2, rows, columns, tokens.shape[2]).transpose(2, 3)
-    labels = label[order].view(-1, 2, 2, 1, 1).expand(-1, 2, 2, rows, columns).transpose(2, 3)
+    labels = label.view(-1, 2, 2, 1, 1).expand(-1, 2, 2, rows, columns).transpose(2, 3)
     return parts.reshape(-1, grid[0] * grid[1], tokens.shape[2]), labels.reshape(len(parts), -1)
 
 
@@ -189,26 +229,37 @@ class InputForm:
     order: Int64[Tensor, "d"]
 
     @classmethod
-    def fit(cls, tokens: Float[Tensor, "n s f"], config: HeadsConfig, form: str) -> InputForm:
+    def fit(
+        cls,
+        tokens: Float[Tensor, "n s f"],
+        config: HeadsConfig,
+        form: str,
+        *,
+        rows: Int64[Tensor, "a"] | None = None,
+    ) -> InputForm:
         """Fit to training tokens alone, in float64.
+
+        Parameters
+        ----------
+        tokens
+            Of the training split; they are read once, some images at a time.
+        config, form
+            How many features, how they are reduced, and which form of the input.
+        rows
+            Which images count; all if not given.
 
         Raises
         ------
         ValueError
-            If there are fewer features than asked for.
+            If there are fewer features than asked for, or tokens that are not finite.
         """
         d = config.features
         if tokens.shape[2] < d:
             raise ValueError(f"features is {d}; the tokens have {tokens.shape[2]}")
         kept = d - 1 if form == "constant" else d
-        # The covariance's size does not grow with the number of tokens, and pieces build it.
-        pieces = tokens.split(_PIECE)
-        count = tokens.shape[0] * tokens.shape[1]
-        centre = sum(piece.sum((0, 1), dtype=torch.float64) for piece in pieces) / count
-        covariance = torch.zeros(len(centre), len(centre), dtype=torch.float64)
-        for piece in pieces:
-            rows = piece.flatten(0, 1).double() - centre
-            covariance.addmm_(rows.T, rows, alpha=1 / count)
+        # Sorted: so a file is read from its beginning to its end.
+        rows = torch.arange(len(tokens)) if rows is None else rows.sort().values
+        _, centre, covariance = mean_and_covariance(_read(tokens, rows))
         if config.reduction == "pca":
             _, vectors = torch.linalg.eigh(covariance)
             directions = vectors.flip(1)[:, :kept]
@@ -241,3 +292,57 @@ class InputForm:
                 some = torch.cat([some, some.new_ones(*some.shape[:2], 1)], dim=2)
             into.copy_(some[..., self.order])
         return out
+
+
+def samples(
+    config: HeadsConfig,
+    form: InputForm,
+    tokens: Float[Tensor, "n s f"],
+    label: Int64[Tensor, "n"],
+    rows: Int64[Tensor, "a"],
+    seed: int,
+) -> tuple[Float[Tensor, "m s d"], Int64[Tensor, "m *s"]]:
+    """Samples of the configuration's task in a form of the input, and their labels.
+
+    Some images are in memory at a time; where the samples are many they go to temporary files.
+
+    Parameters
+    ----------
+    config, form
+        Task, grid and type; the form of the input.
+    tokens, label
+        Of all images.
+    rows
+        The images that make the samples.
+    seed
+        Of the mosaics.
+
+    Raises
+    ------
+    OSError
+        If the disk with the temporary files is too small.
+    """
+    mosaic = config.task == "mosaic"
+    if mosaic:
+        rows = rows[_fours(len(rows), seed)]
+    count, s = len(rows) // 4 if mosaic else len(rows), tokens.shape[1]
+    X = room((count, s, len(form.order)), "cpu", getattr(torch, config.dtype))
+    Y = room((count, s) if mosaic else (count,), "cpu", torch.int64)
+    first = 0
+    for some, which in zip(_read(tokens, rows), rows.split(_PIECE), strict=True):
+        named = label[which]
+        if mosaic:
+            some, named = _joined(some, named, config.grid)
+        part = slice(first, first + len(some))
+        X[part], Y[part] = form(some, X.dtype), named
+        first = part.stop
+    return X, Y
+
+
+def _read(
+    tokens: Float[Tensor, "n s f"], rows: Int64[Tensor, "a"]
+) -> Iterator[Float[Tensor, "m s f"]]:
+    """Copies of some images at a time, in float32 (float64 stays)."""
+    for which in rows.split(_PIECE):
+        some = tokens[which]
+        yield some if some.dtype == torch.float64 else some.float()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from os import PathLike
 from pathlib import Path
@@ -27,7 +28,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | PathLike, shards: Shards, options: dict[str, str]) -> None:
-        self.path, self.group = Path(path), shards.group
+        # Absolute: the program may go to another folder before it is written.
+        self.path, self.group = Path(path).absolute(), shards.group
         self.problem = identity(shards.problem) | options
         self.problem["samples"] = f"{shards.n_samples}, digest {_content(shards)}"
 
@@ -41,6 +43,13 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint must be a file in a folder that exists, got {str(self.path)!r}"
             )
+        try:  # now, and not when the first round is over
+            self._beside.touch()
+            self._beside.unlink()
+        except OSError as error:
+            raise ValueError(
+                f"checkpoint {str(self.path)!r} cannot be written ({error.strerror})"
+            ) from error
         if not self.path.exists():
             return None
         try:
@@ -68,18 +77,36 @@ class Checkpoint:
         return state
 
     def write(self, state: dict[str, Any]) -> None:
-        """Replace the file by the new state in one step."""
+        """Replace the file by the new state in one step.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; what was there stays.
+        """
         if self.group.rank > 0:
             return
-        beside = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
+        # To memory first: torch turns a full disk into an error that does not name it.
+        content = io.BytesIO()
+        torch.save({"format": _FORMAT, "problem": self.problem, "state": state}, content)
         try:
-            with open(beside, "wb") as file:
-                torch.save({"format": _FORMAT, "problem": self.problem, "state": state}, file)
+            with open(self._beside, "wb") as file:
+                file.write(content.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(beside, self.path)
+            os.replace(self._beside, self.path)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"checkpoint {str(self.path)!r} cannot be written ({error.strerror}); the one before"
+                " it, if any, is left as it was",
+            ) from error
         finally:
-            beside.unlink(missing_ok=True)
+            self._beside.unlink(missing_ok=True)
+
+    @property
+    def _beside(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
 
 
 def _content(shards: Shards) -> str:

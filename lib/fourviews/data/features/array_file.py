@@ -26,7 +26,7 @@ from jaxtyping import Shaped
 
 from fourviews.display import progress as bar_of
 
-from ..files.cache import atomic_write, locked
+from ..files.cache import FULL, atomic_write, locked
 from ..files.checksums import ChecksumError
 
 # Long enough for another process to compute a large set; a lock ends with the process that holds it.
@@ -157,7 +157,7 @@ def write(
             _describe(part, about, note)
             computed = _fill(part, layout, missing, compute, what, progress)
         except OSError as error:
-            if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
+            if error.errno in FULL:
                 raise _full(part, layout, what) from error
             raise
         os.rename(part, folder)
@@ -186,10 +186,21 @@ def about_digest(about: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def content_digest(folder: Path) -> str:
-    """SHA-256 of the digests of all pieces: the name of what the array holds."""
-    lines = sorted(_digests(folder).items())
-    return hashlib.sha256("".join(digest for _, digest in lines).encode()).hexdigest()
+def content_digest(folder: Path, layout: Layout) -> str:
+    """SHA-256 of the digests of all pieces: the name of what the array holds.
+
+    Raises
+    ------
+    ChecksumError
+        If the digests of some pieces are missing, or there are others.
+    """
+    digests = _digests(folder)
+    if sorted(digests) != list(range(layout.n_pieces)):
+        raise ChecksumError(
+            f"{folder / 'pieces.txt'} is damaged: it names {len(digests)} of {layout.n_pieces} pieces"
+        )
+    joined = "".join(digests[piece] for piece in range(layout.n_pieces))
+    return hashlib.sha256(joined.encode()).hexdigest()
 
 
 def verify(folder: Path, layout: Layout) -> None:

@@ -121,6 +121,20 @@ def weights_digest(name: str) -> str:
     return digest(find(name).weights_file())
 
 
+def available(device: str | torch.device) -> torch.device:
+    """The device of that name; ValueError if this machine has none."""
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    # AssertionError: a torch that was built without CUDA.
+    except (AssertionError, RuntimeError, TypeError) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(
+            f"device is {str(device)!r}, which this machine does not have ({why})"
+        ) from error
+    return place
+
+
 def arithmetic(device: torch.device, dtype: torch.dtype) -> tuple[str, bool]:
     """What features of this device are called, and whether it computes in mixed precision.
 

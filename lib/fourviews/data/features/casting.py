@@ -21,5 +21,6 @@ def cast(values: Float[np.ndarray, "*shape"], dtype: np.dtype) -> Float[np.ndarr
     with np.errstate(over="ignore"):
         kept = values.astype(dtype)
     if not np.isfinite(kept).all():
-        raise ValueError(f"features reach {np.abs(values).max():.3g} and do not fit {dtype}")
+        worst = "NaN" if np.isnan(values).any() else f"numbers up to {np.abs(values).max():.3g}"
+        raise ValueError(f"features hold {worst}, which do not fit {dtype}")
     return kept

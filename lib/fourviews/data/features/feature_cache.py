@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from ..files.cache import atomic_write, locked
+from ..files.cache import locked
+from . import sealed
 from .casting import cast
 
 # An interruption loses no more than this many images.
@@ -120,13 +122,14 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _read(file: Path, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray | None:
-    try:
-        value = np.load(file, allow_pickle=False)
-    except (FileNotFoundError, ValueError, EOFError):
+    content = sealed.read(file)
+    if content is None:
         return None
+    value = np.load(io.BytesIO(content), allow_pickle=False)
     return value if value.shape == shape and value.dtype == dtype else None
 
 
 def _write(file: Path, value: np.ndarray) -> None:
-    with atomic_write(file) as handle:
-        np.save(handle, value, allow_pickle=False)
+    content = io.BytesIO()
+    np.save(content, value, allow_pickle=False)
+    sealed.write(file, content.getvalue())

@@ -15,7 +15,7 @@ from ..files.cache import cache_dir
 from ..pictures.images import ImageSet, check_images
 from ..sources import Source
 from . import backbone as networks
-from .casting import numpy_dtype
+from .casting import cast, numpy_dtype
 from .feature_cache import cached_features
 
 
@@ -112,8 +112,8 @@ def image_tokens(
     FileNotFoundError
         If weights have to be downloaded and cannot be; the message says what to do.
     ValueError
-        If there are more images than ``max_images``, or an argument has another type than named
-        above.
+        If there are more images than ``max_images``, an argument has another type than named
+        above, the machine has no such device, or features do not fit ``dtype``.
     """
     given = images if isinstance(images, ImageSet) else None
     pixels = given.images if given is not None else images
@@ -124,7 +124,7 @@ def image_tokens(
             f"images holds {len(pixels)} images, more than max_images = {max_images}; take fewer,"
             " or set max_images=None outside of pages"
         )
-    place = torch.device(device)
+    place = networks.available(device)
     pixels = pixels.cpu()
     shape = (networks.GRID[0] * networks.GRID[1], networks.find(backbone).features)
     folder = kept_in(backbone, place, dtype)
@@ -142,7 +142,8 @@ def image_tokens(
         tokens, computed = cached_features(folder, pixels, compute, shape=shape, dtype=kind)
     else:
         computed = len(pixels)
-        tokens = compute(pixels).to(dtype) if computed else torch.empty((0, *shape), dtype=dtype)
+        values = compute(pixels) if computed else torch.empty(0, *shape)
+        tokens = torch.from_numpy(cast(values.numpy(), kind))
     return ImageTokens(
         tokens,
         given.labels if given is not None else None,

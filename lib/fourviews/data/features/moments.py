@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import zipfile
+import io
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from torch import Tensor
 
 from fourviews.display import progress
 
-from ..files.cache import atomic_write, locked
+from ..files.cache import locked
+from . import sealed
 from .token_store import TokenStore
 
 
@@ -69,42 +70,38 @@ def moments_of(
     """
     file = store.folder / "moments.npz"
     found = _read(file)
-    if found is None:
+    # On a disk that is only read, they are computed each time.
+    places = (store.folder, store.folder.parent)
+    if found is None and all(os.access(place, os.W_OK) for place in places):
         with locked(store.folder):
             found = _read(file)  # another process may have been faster
             if found is None:
-                store.verify()  # what is kept must not come from damaged bytes
-                with progress(
-                    total=len(store), label="tokens to covariance", enabled=enabled
-                ) as bar:
-                    found = mean_and_covariance(store.batches(), bar.update)
+                found = _computed(store, enabled)
                 _write(file, *found)
-    return found
+    return _computed(store, enabled) if found is None else found
+
+
+def _computed(
+    store: TokenStore, enabled: bool | None
+) -> tuple[int, Float64[Tensor, "d"], Float64[Tensor, "d d"]]:
+    store.verify()  # what is kept must not come from damaged bytes
+    with progress(total=len(store), label="tokens to covariance", enabled=enabled) as bar:
+        return mean_and_covariance(store.batches(), bar.update)
 
 
 def _write(
     file: Path, count: int, mean: Float64[Tensor, "d"], covariance: Float64[Tensor, "d d"]
 ) -> None:
-    arrays = {"count": np.array(count), "mean": mean.numpy(), "covariance": covariance.numpy()}
-    with atomic_write(file) as handle:
-        np.savez(handle, sha256=np.array(_digest(arrays)), **arrays)
+    content = io.BytesIO()
+    np.savez(content, count=np.array(count), mean=mean.numpy(), covariance=covariance.numpy())
+    sealed.write(file, content.getvalue())
 
 
 def _read(file: Path) -> tuple[int, Float64[Tensor, "d"], Float64[Tensor, "d d"]] | None:
     """What the file holds; None if it is missing or damaged."""
-    try:
-        with np.load(file, allow_pickle=False) as held:
-            arrays = {name: held[name] for name in ("count", "mean", "covariance")}
-            if str(held["sha256"]) != _digest(arrays):
-                return None
-    except (FileNotFoundError, KeyError, ValueError, EOFError, zipfile.BadZipFile):
+    content = sealed.read(file)
+    if content is None:
         return None
-    mean, covariance = arrays["mean"], arrays["covariance"]
-    return int(arrays["count"]), torch.from_numpy(mean), torch.from_numpy(covariance)
-
-
-def _digest(arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for array in arrays.values():
-        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    return digest.hexdigest()
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        count, mean, covariance = (held[name] for name in ("count", "mean", "covariance"))
+    return int(count), torch.from_numpy(mean), torch.from_numpy(covariance)

@@ -83,7 +83,7 @@ class TokenStore:
         ChecksumError
             If it is damaged. :func:`token_store` and ``apply`` compute damaged pieces again.
         """
-        return _opened(Path(folder), verify=verify)
+        return _opened(Path(folder).absolute(), verify=verify)
 
     def verify(self) -> None:
         """Read everything and compare it with the digests; ChecksumError if it is damaged."""
@@ -92,16 +92,18 @@ class TokenStore:
     @property
     def digest(self) -> str:
         """SHA-256 that names the tokens: of the digests of all pieces."""
-        return array_file.content_digest(self.folder)
+        return array_file.content_digest(
+            self.folder, _layout(array_file.read_about(self.folder)[0])
+        )
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def __getitem__(self, rows: slice | Sequence[int] | Tensor) -> ImageTokens:
         """Some of the images, by a slice, a list of indices or a boolean mask, in memory."""
-        if isinstance(rows, int):
-            raise ValueError(f"rows is {rows}; it needs to be a slice, a list or a mask")
         chosen = torch.arange(len(self))[rows]
+        if chosen.ndim != 1:
+            raise ValueError(f"rows is {rows}; it needs to be a slice, a list or a mask")
         return ImageTokens(
             torch.from_numpy(self.tokens[chosen.numpy()]),
             None if self.labels is None else self.labels[chosen],
@@ -184,7 +186,8 @@ def token_store(
         If the disk is too small (checked before anything is computed) or becomes full; what was
         written is continued by the next call.
     ValueError
-        If an argument has another type than named above, or features do not fit ``dtype``.
+        If an argument has another type than named above, the machine has no such device, or
+        features do not fit ``dtype``.
     """
     given = images if isinstance(images, ImageSet) else None
     pixels = given.images if given is not None else images
@@ -192,7 +195,7 @@ def token_store(
     kind = numpy_dtype(dtype)
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
         raise ValueError(f"batch_size is {batch_size!r}; it needs to be a positive integer")
-    place = torch.device(device)
+    place = networks.available(device)
     network = networks.find(backbone)
     calculation, mixed = networks.arithmetic(place, dtype)
     singly = kept_in(backbone, place, dtype)
