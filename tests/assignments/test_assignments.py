@@ -32,7 +32,7 @@ from settings import Settings
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20270301
 BOOK = read_book(ROOT)
-# The closing page and the quick starts have nothing that a program grades.
+# The quick starts have nothing that a program grades.
 LESSONS = [lesson for lesson in BOOK.lessons.values() if write_assignment.checked(lesson)]
 PUBLISHED = Settings("https://github.com/someone/somewhere", "v9.8.7", "")
 UNPUBLISHED = Settings("", "v0.1.0", "")

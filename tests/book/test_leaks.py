@@ -84,7 +84,7 @@ def test_there_is_something_to_look_for(lessons, of_page, of_notebook):
     for lesson in lessons:
         own = lesson.exercises()
         labels = {exercise.label for exercise in own}
-        # A closing page may have no program that grades, and a quick start no exercise at all.
+        # A lesson may have no program that grades, and a quick start no exercise at all.
         checks = {"hidden check"} if write_assignment.checked(lesson) else set()
         code = {"code"} if any(exercise.solution.code for exercise in own) else set()
         for wanted, kinds in (

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from itertools import combinations, product
 
 import torch
 from torch import Generator, Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from .. import convolution
 from .checking import close, exercise, number, require, run, tensor
@@ -19,81 +22,96 @@ def _size(generator: Generator, low: int, high: int) -> int:
     return int(torch.randint(low, high + 1, (1,), generator=generator))
 
 
+def _least_error(kernel: Tensor, pixels: Iterable[tuple[int, int]]) -> float:
+    """By least squares, with one-hot attention at these offsets."""
+    size = kernel.shape[-1]
+    basis = torch.zeros(size * size, 0, dtype=kernel.dtype)
+    for i, j in pixels:
+        column = torch.zeros(size, size, dtype=kernel.dtype)
+        column[i + size // 2, j + size // 2] = 1
+        basis = torch.cat([basis, column.view(-1, 1)], dim=1)
+    target = kernel.flatten(0, 1).flatten(1).T
+    left = target - basis @ torch.linalg.lstsq(basis, target, driver="gelsd").solution
+    return float(left.square().sum() / target.square().sum())
+
+
 @exercise("ex-learned-missing")
-def error_of_missing_pixels(generator: Generator, least_error: Callable) -> None:
-    """By least squares with one-hot attention: different heads, doubled ones, and outer ones."""
-    kernel, half = _draw(generator, 2, 3, 5, 5), 2
-    inside = [divmod(int(k), 5) for k in torch.randperm(25, generator=generator)[:9]]
-    inside = [(i - half, j - half) for i, j in inside]
-    beyond = _size(generator, half + 1, half + 2)
-    outside = [(beyond, 0), (-half, -beyond)]
-    cases = {
-        "different pixels of the kernel": inside,
-        "pixels that are named twice": inside[:5] + inside[:5],
-        "some pixels outside of the kernel": inside[:6] + outside,
-    }
-    for words, pixels in cases.items():
-        attention = torch.zeros(len(pixels), 9, 9, dtype=torch.float64)
-        for row, (i, j) in enumerate(pixels):
-            attention[row, i + 4, j + 4] = 1
-        target = torch.zeros(9, 9, 6, dtype=torch.float64)
-        target[2:7, 2:7] = kernel.flatten(0, 1).permute(1, 2, 0)
-        basis, target = attention.flatten(1).T, target.flatten(0, 1)
-        found = basis @ torch.linalg.lstsq(basis, target, driver="gelsd").solution
-        wanted = float((target - found).square().sum() / target.square().sum())
-        value = number(run(least_error, kernel, pixels), "least_error(kernel, pixels)")
-        close(value, wanted, f"wrong for {words}")
+def pixels_of_few_heads(generator: Generator, best_pixels: Callable) -> None:
+    """Against all other choices, each by least squares."""
+    inside = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+    for heads in (_size(generator, 5, 8), _size(generator, 2, 4), 1):
+        kernel = _draw(generator, 2, 3, 3, 3)
+        answer = run(best_pixels, kernel, heads)
+        pair = isinstance(answer, tuple | list) and len(answer) == 2
+        require(pair, "best_pixels(kernel, heads) must return a pair: offsets and error")
+        chosen = [tuple(int(place) for place in pixel) for pixel in answer[0]]
+        require(
+            len(chosen) == heads and len(set(chosen) & set(inside)) == heads,
+            f"for {heads} heads on a 3 × 3 kernel it needs {heads} different offsets from -1 to 1, "
+            f"not {chosen}",
+        )
+        error = _least_error(kernel, chosen)
+        least = min(_least_error(kernel, rivals) for rivals in combinations(inside, heads))
+        require(
+            error < least + 1e-9,
+            f"with {heads} heads the offsets leave an error of {error:.3f}; others leave less",
+        )
+        close(number(answer[1], "the error"), error, "the error does not belong to the offsets")
+
+
+def _counted_with_weights_first(h: int, w: int, d: int, heads: int, d_out: int) -> int:
+    with FlopCounterMode(display=False) as counter:
+        for _ in range(heads):
+            values = torch.zeros(h * w, d) @ torch.zeros(d, d_out)
+            rows = torch.zeros(h, h) @ values.view(h, w * d_out)
+            torch.zeros(w, w) @ rows.view(h, w, d_out).movedim(1, 0).reshape(w, h * d_out)
+    return counter.get_total_flops()
 
 
 @exercise("ex-learned-flops")
 def operations_of_a_layer(generator: Generator, flops: Callable) -> None:
-    """Against the counter that sees every product."""
-    for _ in range(2):
+    """Against the counter that sees every product, with few outputs and with many."""
+    for few in (False, True):
         h, w = _size(generator, 3, 6), _size(generator, 7, 11)
         d, heads, d_out = (_size(generator, 2, 5) for _ in range(3))
-        layer = convolution.QuadraticAttention(d, heads, d_out=d_out + 5)
+        d, d_out = (d + 5, d_out) if few else (d, d_out + 5)
+        layer = convolution.QuadraticAttention(d, heads, d_out=d_out)
         counted = convolution.cost(layer, torch.zeros(1, h, w, d)).flops
-        value = number(run(flops, h, w, d, heads, d_out + 5), "flops(h, w, d, heads, d_out)")
+        order = "mixing first"
+        if few:
+            counted, order = _counted_with_weights_first(h, w, d, heads, d_out), "W_h first"
+        value = number(run(flops, h, w, d, heads, d_out), "flops(h, w, d, heads, d_out)")
         require(
             value == counted,
-            f"for {h} × {w} pixels, d = {d}, {heads} heads and d_out = {d_out + 5} the counter "
+            f"for {h} × {w} pixels, d = {d}, {heads} heads and d_out = {d_out}, {order}, the counter "
             f"sees {counted} operations; flops finds {value:g}",
         )
 
 
-@exercise("ex-learned-change")
-def change_with_the_image(generator: Generator, content_change: Callable) -> None:
-    """Same maps for all images; a head of two disjoint maps; maps of any kind, one by one."""
-    heads = h = 2
-    n = w = heads + 1
-    drawn = _draw(generator, n, heads, h, w, h * w).softmax(-1)
-    maps = drawn.unflatten(-1, (h, w))
-    same = maps[:1].expand_as(maps).clone()
-    value = tensor(run(content_change, same), (heads,), "content_change(maps)")
+@exercise("ex-learned-reach")
+def reach_of_heads(generator: Generator, reach: Callable) -> None:
+    """Heads that look at themselves, at one corner, and anywhere, pixel by pixel."""
+    h, w = _size(generator, 2, 3), _size(generator, 4, 5)
+    pixels = list(product(range(h), range(w)))
+    itself = torch.eye(h * w, dtype=torch.float64).view(1, 1, h, w, h, w)
+    corner = torch.zeros_like(itself)
+    corner[..., 0, 0] = 1
+    found = tensor(run(reach, torch.cat([itself, corner], 1)), (2,), "reach(maps)")
+    value = float(found[0])
     require(
-        float(value.abs().max()) < 1e-12,
-        "a head with the same attention on all images has 0; content_change does not find it",
+        abs(value) < 1e-12,
+        f"a head that looks at the query itself has reach 0; reach finds {value:.3g}",
     )
-    apart = torch.zeros(2, 1, 2, 2, 2, 2, dtype=torch.float64)
-    apart[0, ..., 0, 0] = apart[1, ..., 1, 1] = 1
-    value = tensor(run(content_change, apart), (1,), "content_change(maps)")
-    # Each is as far from the mean as it could be with two images.
-    wanted = (apart[0] - apart.mean(0)).clamp(min=0).sum() / (h * h)
-    close(value, wanted.expand(1), "wrong for two images with attention on two pixels")
-    value = tensor(run(content_change, maps), (heads,), "content_change(maps)", dtype=maps.dtype)
-    mean = drawn.sum(0) / n
-    wanted = [
-        sum(
-            # Total variation is also what one distribution has more than the other.
-            float((drawn[m, head, i, j] - mean[head, i, j]).clamp(min=0).sum())
-            for m in range(n)
-            for i in range(h)
-            for j in range(w)
-        )
-        / (n * h * w)
-        for head in range(heads)
-    ]
-    close(value, torch.tensor(wanted, dtype=maps.dtype), "wrong for random attention")
+    wanted = sum(math.hypot(i, j) for i, j in pixels) / len(pixels)
+    close(found[1], wanted, f"wrong for a head that looks at the first of {h} × {w} pixels")
+    n, heads = 2, 3
+    drawn = _draw(generator, n, heads, h * w, h * w).softmax(-1)
+    maps = drawn.view(n, heads, h, w, h, w)
+    found = tensor(run(reach, maps), (heads,), "reach(maps)", dtype=maps.dtype)
+    wanted = torch.zeros(heads, dtype=maps.dtype)
+    for q, k in product(range(h * w), repeat=2):
+        wanted += drawn[:, :, q, k].mean(0) * math.dist(pixels[q], pixels[k]) / (h * w)
+    close(found, wanted, "wrong for random attention")
 
 
 @exercise("ex-learned-weights")

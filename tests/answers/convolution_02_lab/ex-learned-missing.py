@@ -1,45 +1,51 @@
-# %% Counts pixels instead of weighing them
-# passes: hidden 1
-# says: wrong for different pixels
-def least_error(kernel, pixels):
-    half = kernel.shape[-1] // 2
-    inside = {(i, j) for i, j in pixels if max(abs(i), abs(j)) <= half}
-    return 1 - len(inside) / kernel[0, 0].numel()
-
-
-# %% Takes away a pixel twice where two heads look at it
-# passes: hidden 1
-# says: wrong for pixels that are named twice
-def least_error(kernel, pixels):
+# %% Takes the pixels that are nearest to the middle
+# passes: nothing
+# says: others leave less
+def best_pixels(kernel, heads):
+    K = kernel.shape[-1]
     size = kernel.square().sum((0, 1))
-    half = kernel.shape[-1] // 2
-    left = float(size.sum())
-    for i, j in pixels:
-        if max(abs(i), abs(j)) <= half:
-            left -= float(size[i + half, j + half])
-    return left / float(size.sum())
+    every = [(i - K // 2, j - K // 2) for i in range(K) for j in range(K)]
+    every.sort(key=lambda p: p[0] ** 2 + p[1] ** 2)
+    left = sum(float(size[i + K // 2, j + K // 2]) for i, j in every[heads:])
+    return every[:heads], left / float(size.sum())
 
 
 # %% Takes norms instead of their squares
 # passes: hidden 1
-# says: wrong for different pixels
-def least_error(kernel, pixels):
-    size = kernel.square().sum((0, 1)).sqrt()
-    half = kernel.shape[-1] // 2
-    left = size.clone()
-    for i, j in pixels:
-        if max(abs(i), abs(j)) <= half:
-            left[i + half, j + half] = 0
-    return float(left.sum() / size.sum())
+# says: the error does not belong to the offsets
+def best_pixels(kernel, heads):
+    K = kernel.shape[-1]
+    size = kernel.square().sum((0, 1)).sqrt().flatten()
+    size, order = size.sort(descending=True)
+    pixels = [(k // K - K // 2, k % K - K // 2) for k in order[:heads].tolist()]
+    return pixels, float(size[heads:].sum() / size.sum())
 
 
-# %% Lets offsets beyond the border wrap around
+# %% Returns the share that is found
 # passes: nothing
-# says: wrong for some pixels outside
-def least_error(kernel, pixels):
-    size = kernel.square().sum((0, 1))
-    n = len(size)
-    left = size.clone()
-    for i, j in pixels:
-        left[(i + n // 2) % n, (j + n // 2) % n] = 0
-    return float(left.sum() / size.sum())
+# says: the error does not belong to the offsets
+def best_pixels(kernel, heads):
+    K = kernel.shape[-1]
+    size, order = kernel.square().sum((0, 1)).flatten().sort(descending=True)
+    pixels = [(k // K - K // 2, k % K - K // 2) for k in order[:heads].tolist()]
+    return pixels, float(size[:heads].sum() / size.sum())
+
+
+# %% Counts offsets from the first entry of the kernel
+# passes: nothing
+# says: different offsets from -1 to 1
+def best_pixels(kernel, heads):
+    K = kernel.shape[-1]
+    size, order = kernel.square().sum((0, 1)).flatten().sort(descending=True)
+    pixels = [(k // K, k % K) for k in order[:heads].tolist()]
+    return pixels, float(size[heads:].sum() / size.sum())
+
+
+# %% Leaves out the largest matrices
+# passes: nothing
+# says: others leave less
+def best_pixels(kernel, heads):
+    K = kernel.shape[-1]
+    size, order = kernel.square().sum((0, 1)).flatten().sort()
+    pixels = [(k // K - K // 2, k % K - K // 2) for k in order[:heads].tolist()]
+    return pixels, float(size[heads:].sum() / size.sum())
