@@ -272,7 +272,7 @@ def _path(config: HeadsConfig, head: str, problem: Problem) -> list[Solution]:
     options: dict[str, Any] = {"method": method, "time_limit": config.time_limit}
     if config.shard is not None:
         options["shard"] = config.shard
-    top = largest_beta(problem)
+    top = largest_beta(problem, shard=config.shard)
     if not top > 0:
         raise ValueError("the outputs do not depend on the inputs: every beta leaves them at zero")
     path: list[Solution] = []
