@@ -120,6 +120,10 @@ def test_tokens_that_do_not_fit():
         convex.TokenSet(**{**vars(good), "train_label": good.train_label.float()})
     with pytest.raises(ValueError, match="0 … 4"):
         convex.TokenSet(**{**vars(good), "classes": 5})
+    holed = good.test.clone()
+    holed[-1, -1, -1] = float("nan")
+    with pytest.raises(ValueError, match="test must be finite"):
+        convex.TokenSet(**{**vars(good), "test": holed})
 
 
 # Draws ---------------------------------------------------------------------------------------
@@ -374,6 +378,32 @@ def test_five_attention_units_do_not_make_the_counts_equal():
     not_equal(at_the_setting(5))
 
 
+def entries_of_one_gate(s, d, c, B):
+    return {
+        "mlp": d * c,
+        "attention": d**2 * d * c,
+        "mixer": s**2 * d * c,
+        "fno": s * d * c,
+        "block_fno": s * d * c // B,
+    }
+
+
+@pytest.mark.claim("cvx-23/counts", verdict="corrected")
+def test_coefficients_of_the_convex_programs_are_not_equal_either():
+    """With m read as gates, from 10⁶ coefficients of the MLP to 3.8·10¹⁰ of the mixer."""
+    for name, entries in entries_of_one_gate(4, 4, 2, 2).items():
+        problem = build(name, "gated_relu", n=3, s=4, d=4, c=2, grid=(2, 2), n_gates=6, share=0.05)
+        p, q = problem.block_shape
+        assert p * q * problem.groups == entries, name
+    whole = {
+        name: (5 if name == "attention" else 100) * entries
+        for name, entries in entries_of_one_gate(196, 100, 100, 5).items()
+    }
+    assert whole["mlp"] == 10**6 and whole["attention"] == 5 * 10**8
+    assert whole["fno"] == 196 * 10**6 and whole["block_fno"] == 39_200_000
+    assert whole["mixer"] == pytest.approx(3.8e10, rel=0.02)
+
+
 @pytest.mark.mutation("cvx-23/counts")
 def test_other_numbers_of_units_are_noticed():
     with pytest.raises(AssertionError):
@@ -402,6 +432,17 @@ def places(loss, *, factor=4**0.5):
 def test_the_pooled_linear_mixer_is_a_linear_classifier_of_all_places(loss):
     """Its optimum is flat in the places it leads to, with norm √s‖V‖."""
     places(loss)
+
+
+@pytest.mark.claim("cvx-23/pooled-mixer", verdict="verified")
+def test_the_pooled_mixer_holds_the_linear_head_at_the_price_of_its_length():
+    """One matrix for all places: the norm is the Frobenius norm, which is the smaller one."""
+    problem = build("mixer", pool="mean", n=8, s=4, d=3, c=2)
+    W = torch.randn(3, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    Z = (W.flatten() / 4).repeat(16, 1)
+    torch.testing.assert_close(problem.forward(Z), problem.X.mean(1) @ W)
+    assert float(problem.norm(Z)) == pytest.approx(float(W.norm()), rel=1e-12)
+    assert float(W.norm()) < 0.95 * float(convex.nuclear_norm(W))
 
 
 @pytest.mark.mutation("cvx-23/pooled-mixer")
@@ -464,6 +505,16 @@ def with_a_constant(constant):
     torch.testing.assert_close(problem.forward(row), X.mean(1) @ W)
     assert float(problem.norm(row)) == pytest.approx(float(W.norm()) / 5)
     assert float(problem.norm(row)) < 0.9 * float(problem.norm(Z))
+    # One class, no bias: two columns of halves are shorter still.
+    w = W[:, :1].clone()
+    w[-1] = 0
+    one = convex.SelfAttention(X, torch.zeros(7, 1).double(), beta=1.0, pool="mean")
+    halves = torch.zeros(4, 4, 4, 1, dtype=torch.float64)
+    halves[-1, :, -1] += w / 10
+    halves[:, -1, -1] += w / 10
+    halves = halves.view(16, 4)
+    torch.testing.assert_close(one.forward(halves), X.mean(1) @ w)
+    assert float(one.norm(halves)) == pytest.approx(float(w.norm()) / 5 / 2**0.5)
 
 
 @pytest.mark.claim("cvx-23/constant", verdict="verified")
@@ -523,10 +574,13 @@ def test_equal_and_constant_differences_have_a_p_value():
     a = table([0.5, 0.25, 0.75], head="x")
     b = table([0.25, 0.0, 0.5], head="y")
     same = convex.paired(a, {"head": "x"}, {"head": "x"})
-    assert same.p == 1 and same.mean == 0 and same.equivalence(0.01) == 0
+    # Counts of few images agree by chance: what is left is the sign test, three of three.
+    assert same.p == 1 and same.mean == 0 and same.equivalence(0.01) == 1 / 8
+    assert same.beyond(0.01) == 1
     apart = convex.paired(a + b, {"head": "x"}, {"head": "y"})
-    assert apart.p == 0 and apart.low == apart.high == 0.25
-    assert apart.equivalence(0.2) == 1 and apart.equivalence(0.3) == 0
+    assert apart.p == 1 / 4 and apart.low == apart.high == 0.25
+    assert apart.equivalence(0.2) == 1 and apart.equivalence(0.3) == 1 / 8
+    assert apart.beyond(0.2) == 1 / 4 and apart.beyond(0.3) == 1
 
 
 def test_equivalence_is_the_90_percent_interval_inside_the_margin():
@@ -538,6 +592,8 @@ def test_equivalence_is_the_90_percent_interval_inside_the_margin():
         low, high = stats.t.interval(0.9, m - 1, d.mean(), stats.sem(d))
         margin = float(rng.uniform(0.005, 0.06))
         assert (c.equivalence(margin) <= 0.05) == (-margin <= low and high <= margin)
+        # The other way round: the 95 % interval misses the margin.
+        assert (c.beyond(margin) <= 0.05) == (c.low >= margin or c.high <= -margin)
 
 
 def test_holm_against_closed_testing():
@@ -577,7 +633,7 @@ def made_up(gaps, *, above=0.1, seeds=8, noise=0.004):
 def three_findings(rows):
     out = convex.findings(rows, form="raw")
     verdicts = {n: [r["verdict"] for r in out if r["finding"] == n] for n in (1, 2, 3)}
-    assert [len(v) for v in verdicts.values()] == [16, 3, 2]
+    assert [len(v) for v in verdicts.values()] == [16, 3, 4]
     assert set(verdicts[1]) == {"above"}
     assert set(verdicts[2]) == {"small"}
     assert set(verdicts[3]) == {"above"}
@@ -596,6 +652,37 @@ def test_findings_finds_what_was_put_in():
             three_findings(wrong)
     none = convex.findings(made_up({}, above=0.0, noise=0.05), form="raw")
     assert {r["verdict"] for r in none if r["finding"] != 2} == {"no difference shown"}
+    assert {r["verdict"] for r in none if r["finding"] == 2} == {"neither shown"}
+
+
+def test_findings_can_refute():
+    """A large gap is called large, and is set against each other head by itself."""
+    out = convex.findings(made_up({"block_fno": 0.2, "fno": 0.2, "mixer": -0.1}), form="raw")
+    two, three = ([r["verdict"] for r in out if r["finding"] == n] for n in (2, 3))
+    assert two == ["small", "large", "large"]
+    assert three == ["above", "above", "above", "no difference shown"]
+    with pytest.raises(ValueError, match="margin is 0"):
+        convex.findings(made_up({}), form="raw", margin=0)
+
+
+def test_gaps_at_the_margin_are_seldom_called_small():
+    """Three gaps that are not small, but only just: 5 % of tables say it of any, at most."""
+    rng = np.random.default_rng(4)
+    wrong, tables, m = 0, 200, 4
+    heads = ("attention", "mixer", "fno", "block_fno")
+    for _ in range(tables):
+        rows = table(rng.normal(0.5, 0.01, m), head="linear", activation="linear", input="raw")
+        rows += table(rng.normal(0.5, 0.01, m), head="mlp", activation="gated_relu", input="raw")
+        for head in heads:
+            base = rng.normal(0.6, 0.01, m)
+            gap = rng.normal(0.02, 0.02, m)
+            rows += table(base, head=head, activation="linear", input="raw")
+            rows += table(base + gap, head=head, activation="gated_relu", input="raw")
+        out = convex.findings(rows, form="raw", margin=0.02)
+        wrong += any(r["verdict"] == "small" for r in out)
+    # Three standard deviations of a binomial number above the level.
+    assert wrong <= tables * 0.05 + 3 * (tables * 0.05 * 0.95) ** 0.5
+    assert wrong > 0
 
 
 def test_the_summary_is_mean_and_standard_error():

@@ -28,7 +28,8 @@ class Comparison:
     mean, low, high
         Mean and its 95 % interval by Student's t.
     p
-        Two-sided, of the paired t test or Wilcoxon's signed ranks.
+        Two-sided, of the paired t test or Wilcoxon's signed ranks. Where all differences are one
+        number, of the sign test: accuracies are counts, and equal counts are no certainty.
     """
 
     differences: Float[np.ndarray, "m"]
@@ -39,11 +40,17 @@ class Comparison:
 
     def equivalence(self, margin: float) -> float:
         """p of «the mean lies outside of ±margin»: the larger of two one-sided t tests (TOST)."""
-        error = _standard_error(self.differences)
-        distance = margin - abs(self.mean)
+        return self._one_sided(margin - abs(self.mean))
+
+    def beyond(self, margin: float) -> float:
+        """p of «the mean lies within ±margin»: at most 0.05 if the 95 % interval misses ±margin."""
+        return min(1.0, 2 * self._one_sided(abs(self.mean) - margin))
+
+    def _one_sided(self, distance: float) -> float:
+        m, error = len(self.differences), _standard_error(self.differences)
         if error == 0:
-            return 0.0 if distance > 0 else 1.0
-        return float(stats.t.sf(distance / error, len(self.differences) - 1))
+            return 0.5**m if distance > 0 else 1.0
+        return float(stats.t.sf(distance / error, m - 1))
 
 
 def holm(p: Sequence[float]) -> list[float]:
@@ -126,7 +133,8 @@ def _comparison(differences: np.ndarray, test: str = "t") -> Comparison:
     elif test == "wilcoxon":
         p = float(stats.wilcoxon(differences).pvalue)
     else:
-        p = 0.0 if error == 0 else float(2 * stats.t.sf(abs(mean) / error, m - 1))
+        # One number, m times: t would be infinite, and the sign test is what is left.
+        p = 0.5 ** (m - 1) if error == 0 else float(2 * stats.t.sf(abs(mean) / error, m - 1))
     return Comparison(differences, mean, mean - half, mean + half, p)
 
 
@@ -167,12 +175,15 @@ def findings(
     metric: str = "top1",
     test: str = "t",
 ) -> list[dict[str, Any]]:
-    """The source's three findings as statements about means over seeds, each family by Holm.
+    """The source's three findings as statements about means over seeds.
 
     1. Attention, mixer, Fourier and block-diagonal heads, linear and gated, against the linear head
-       and the gated MLP.
-    2. Gated minus linear for attention, mixer and Fourier head: is it shown to lie within ±margin?
-    3. Gated minus linear for the block-diagonal head; and that minus the mean of the other three.
+       and the gated MLP. Corrected by :func:`holm`.
+    2. Gated minus linear for attention, mixer and Fourier head: is it shown to lie within ±margin,
+       or outside? Exactly one of a head's two hypotheses is true, so that three of the six are, and
+       each p is multiplied by three.
+    3. Gated minus linear for the block-diagonal head; and that minus the same of each other head,
+       with their signs. Corrected by :func:`holm`.
 
     Parameters
     ----------
@@ -181,21 +192,24 @@ def findings(
     form
         Which form of the input.
     margin
-        What counts as little, to be chosen before the rows are seen.
+        What counts as little, above 0, to be chosen before the rows are seen.
     level, metric, test
-        Error of a family; column; test of 1 and 3 (2 is always two one-sided t tests).
+        Error of each of the three families; column; test of 1 and 3 (2 is always by t tests).
 
     Returns
     -------
     list of dict
-        ``finding, comparison, mean, low, high, p`` (adjusted), ``verdict``: "above", "below" or "no
-        difference shown"; for 2 "small" or "not shown to be small".
+        ``finding, comparison, mean, low, high`` (the interval is not corrected), ``p`` (adjusted),
+        ``verdict``: "above", "below" or "no difference shown"; for 2 "small", "large" or "neither
+        shown", with the p of the hypothesis that the mean speaks against.
 
     Raises
     ------
     ValueError
-        As :func:`paired`.
+        As :func:`paired`, and for a margin that is not above 0.
     """
+    if not margin > 0:
+        raise ValueError(f"margin is {margin!r}; it needs a number above 0")
 
     def one(head: str, activation: str) -> dict[str, str]:
         return {"head": head, "activation": activation, "input": form}
@@ -205,28 +219,34 @@ def findings(
 
     out: list[dict[str, Any]] = []
 
-    def family(number: int, members: Mapping[str, Comparison], small: bool = False) -> None:
-        raw = [c.equivalence(margin) if small else c.p for c in members.values()]
-        for (name, c), p in zip(members.items(), holm(raw), strict=True):
-            if small:
-                verdict = "small" if p <= level else "not shown to be small"
-            elif p <= level:
-                verdict = "above" if c.mean > 0 else "below"
-            else:
-                verdict = "no difference shown"
-            out.append(
-                {
-                    "finding": number,
-                    "comparison": name,
-                    "mean": c.mean,
-                    "low": c.low,
-                    "high": c.high,
-                    "p": p,
-                    "verdict": verdict,
-                }
-            )
+    def entry(number: int, name: str, c: Comparison, p: float, verdict: str) -> None:
+        out.append(
+            {
+                "finding": number,
+                "comparison": name,
+                "mean": c.mean,
+                "low": c.low,
+                "high": c.high,
+                "p": p,
+                "verdict": verdict,
+            }
+        )
 
-    family(
+    def against_zero(number: int, members: Mapping[str, Comparison]) -> None:
+        adjusted = holm([c.p for c in members.values()])
+        for (name, c), p in zip(members.items(), adjusted, strict=True):
+            shown = "above" if c.mean > 0 else "below"
+            entry(number, name, c, p, shown if p <= level else "no difference shown")
+
+    def against_margin(number: int, members: Mapping[str, Comparison]) -> None:
+        for name, c in members.items():
+            inside = abs(c.mean) < margin
+            p = c.equivalence(margin) if inside else c.beyond(margin)
+            p = min(1.0, len(members) * p)
+            shown = "small" if inside else "large"
+            entry(number, name, c, p, shown if p <= level else "neither shown")
+
+    against_zero(
         1,
         {
             f"{head} {activation} - {base[0]}": compare(one(head, activation), one(*base))
@@ -237,13 +257,18 @@ def findings(
     )
     gaps = {head: compare(one(head, "gated_relu"), one(head, "linear")) for head in ALTERNATIVES}
     others = [head for head in ALTERNATIVES if head != "block_fno"]
-    family(2, {f"{head} gated - linear": gaps[head] for head in others}, small=True)
-    rest = np.mean([gaps[head].differences for head in others], axis=0)
-    family(
+    against_margin(2, {f"{head} gated - linear": gaps[head] for head in others})
+    own = gaps["block_fno"]
+    against_zero(
         3,
         {
-            "block_fno gated - linear": gaps["block_fno"],
-            "that minus the others' mean": _comparison(gaps["block_fno"].differences - rest, test),
+            "block_fno gated - linear": own,
+            **{
+                f"that minus that of {head}": _comparison(
+                    own.differences - gaps[head].differences, test
+                )
+                for head in others
+            },
         },
     )
     return out

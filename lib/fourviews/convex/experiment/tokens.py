@@ -44,7 +44,7 @@ class TokenSet:
     Raises
     ------
     ValueError
-        If shapes or labels do not fit.
+        If shapes or labels do not fit, or a number is NaN or infinite.
     """
 
     train: Float[Tensor, "n s f"]
@@ -65,6 +65,8 @@ class TokenSet:
                     f"{name} has shape {tuple(tokens.shape)} and dtype {tokens.dtype}; it needs"
                     f" floats of shape (n, {s}, features) on the grid {self.grid}"
                 )
+            if not all(bool(torch.isfinite(piece).all()) for piece in tokens.split(_PIECE)):
+                raise ValueError(f"{name} must be finite, got NaN or inf")
             if label.shape != tokens.shape[:1] or label.dtype != torch.int64:
                 raise ValueError(
                     f"{name}_label has shape {tuple(label.shape)} and dtype {label.dtype}; it needs"
