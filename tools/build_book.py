@@ -103,7 +103,12 @@ def run_sphinx(
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "PYTHONWARNINGS": "ignore",
     }
-    return subprocess.run(command, env=environment, check=False).returncode
+    status = subprocess.run(command, env=environment, check=False).returncode
+    if status and strict:
+        # Sphinx warns of a page when it reads it: were it not to read it again, the next build of
+        # the same text would pass.
+        (out.parent / ".doctrees" / "environment.pickle").unlink(missing_ok=True)
+    return status
 
 
 def sphinx_values(root: Path, notebooks: Path, lessons: Iterable[str]) -> dict:
@@ -149,9 +154,10 @@ def build(
     with clock.stage("derive pages and notebooks"):
         book = derive(tree, root=root, settings=settings, cache=cache)
         notebooks = build_dir / "derived" / "notebooks"
-        write_notebooks.write(notebooks, root, settings)
+        texts = write_notebooks.render(root, settings)
+        write_notebooks.put(texts, notebooks)
         if build_dir == (root / "_build").resolve() and settings == committed:
-            for name in write_notebooks.write(root / "book", root, committed):
+            for name in write_notebooks.put(texts, root / "book"):
                 print(f"   book/{name} was rewritten: commit it with its lesson")
         config = sphinx_values(root, notebooks, book.lessons)
     wanted, never_run = list(book.lessons.values()), []

@@ -15,6 +15,7 @@ import secrets
 import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -347,15 +348,23 @@ def walk(blocks: Sequence[Block]) -> Iterator[Block]:
 
 
 def read(path: Path, shown_as: str | None = None) -> Lesson:
-    """Parse one lesson; `shown_as` is the path that errors name."""
-    return _Reader(path, shown_as or path.name).lesson()
+    """Parse one lesson; `shown_as` is the path that errors name.
+
+    A build asks for each lesson several times. The same text is parsed once, so what comes is shared
+    and not to be changed.
+    """
+    return _parsed(path, shown_as or path.name, path.read_text(encoding="utf-8"))
+
+
+@lru_cache(maxsize=128)
+def _parsed(path: Path, shown_as: str, text: str) -> Lesson:
+    return _Reader(path, shown_as, text).lesson()
 
 
 class _Reader:
-    def __init__(self, path: Path, shown_as: str):
+    def __init__(self, path: Path, shown_as: str, text: str):
         self.path = path
         self.shown_as = shown_as
-        text = path.read_text(encoding="utf-8")
         if "\r" in text:
             self.fail(1, "carriage returns: save the file with Unix line ends")
         if "\t" in text:

@@ -538,7 +538,11 @@ def write(
     """Write the notebooks into `target`, remove those without a lesson; returns what changed."""
     if edition != "student" and target.resolve() == (root / "book").resolve():
         raise ValueError(f"target {target}: book/ holds the student edition, got {edition!r}")
-    texts = render(root, settings, edition)
+    return put(render(root, settings, edition), target)
+
+
+def put(texts: dict[str, str], target: Path) -> list[str]:
+    """Write these notebooks into `target` and remove all others; returns what changed."""
     changed = []
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():

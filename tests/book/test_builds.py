@@ -280,9 +280,10 @@ def test_a_picture_without_alternative_text_fails_the_build(built, edit):
 def test_a_broken_reference_fails_the_build(built, edit):
     root, _ = built
     edit("book/index.md", "{doc}`words`", "{doc}`no_such_page`")
-    done = sandbox_book.build(root)
-    assert done.returncode != 0
-    assert "no_such_page" in done.stdout + done.stderr
+    for _ in range(2):  # and fails again as long as nobody mends it
+        done = sandbox_book.build(root)
+        assert done.returncode != 0
+        assert "no_such_page" in done.stdout + done.stderr
 
 
 def test_a_changed_style_sheet_reaches_the_pages(built, edit):

@@ -178,12 +178,12 @@ def findings(
     """The source's three findings as statements about means over seeds.
 
     1. Attention, mixer, Fourier and block-diagonal heads, linear and gated, against the linear head
-       and the gated MLP. Corrected by :func:`holm`.
+       and the gated MLP. Corrected by Holm's method.
     2. Gated minus linear for attention, mixer and Fourier head: is it shown to lie within ±margin,
        or outside? Exactly one of a head's two hypotheses is true, so that three of the six are, and
        each p is multiplied by three.
     3. Gated minus linear for the block-diagonal head; and that minus the same of each other head,
-       with their signs. Corrected by :func:`holm`.
+       with their signs. Corrected by Holm's method.
 
     Parameters
     ----------
