@@ -43,7 +43,10 @@ class Comparison:
         return self._one_sided(margin - abs(self.mean))
 
     def beyond(self, margin: float) -> float:
-        """p of «the mean lies within ±margin»: at most 0.05 if the 95 % interval misses ±margin."""
+        """p of «the mean lies within ±margin»: twice a one-sided t test from the nearer end.
+
+        At most 0.05 if the 95 % interval misses ±margin, unless all differences are one number.
+        """
         return min(1.0, 2 * self._one_sided(abs(self.mean) - margin))
 
     def _one_sided(self, distance: float) -> float:
