@@ -1,13 +1,11 @@
 """Every page under axe-core in Chromium, and what a screen reader is given of a formula.
 
 axe runs with its default rules in both themes, on a wide and on a narrow screen. On the narrow one
-all that is folded is opened first. Two browsers share the pages, since axe keeps one core busy for
-seconds a page. `pytest -s` prints every violation, also those that are no failure.
+all that is folded is opened first. `pytest -s` prints every violation, also those that are no failure.
 """
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
 
@@ -65,30 +63,17 @@ def violations(page: Page, name: str) -> list[dict]:
     return found
 
 
-def look_at(names: list[str]) -> dict[str, list[dict]]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium.find(), args=FLAGS)
-        page = browser.new_page()
-        found = {name: violations(page, name) for name in names}
-        browser.close()
-    return found
-
-
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def found(request) -> dict[str, list[dict]]:
-    """Violations of all pages that this run asks for."""
-    items = [item for item in request.session.items if "found" in item.fixturenames]
-    # Long pages and short ones come in turn, so that both browsers have about the same to do.
-    names = sorted(
-        {item.callspec.params["name"] for item in items},
-        key=lambda name: -(HTML / f"{name}.html").stat().st_size,
-    )
-    shares = [share for share in (names[::2], names[1::2]) if share]
-    with ThreadPoolExecutor(len(shares)) as pool:
-        return {name: one for part in pool.map(look_at, shares) for name, one in part.items()}
+def page():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium.find(), args=FLAGS)
+        page = browser.new_page()
+        page.set_default_timeout(120_000)  # beside other tests a long page takes its time
+        yield page
+        browser.close()
 
 
 def in_words(one: dict) -> str:
@@ -97,22 +82,15 @@ def in_words(one: dict) -> str:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_axe_finds_nothing_that_is_not_listed(found, name):
-    for one in found[name]:
+def test_axe_finds_nothing_that_is_not_listed(page, name):
+    found = violations(page, name)
+    for one in found:
         print(in_words(one))
     assert [
         in_words(one)
-        for one in found[name]
+        for one in found
         if one["impact"] in ("serious", "critical") or one["rule"] not in REMAINING
     ] == []
-
-
-@pytest.fixture(scope="module")
-def page():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium.find(), args=FLAGS)
-        yield browser.new_page()
-        browser.close()
 
 
 def test_axe_would_find_something(page):
