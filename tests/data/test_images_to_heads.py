@@ -276,15 +276,13 @@ def test_a_device_that_is_not_there_is_told_first(images, device):
 @pytest.mark.parametrize("where", ["train", "test"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_tokens_that_are_no_numbers(images, where, value):
-    """In a training or test image; one of the former may be in the fit or in the hold-out."""
-    some = config(heads=("linear",))
-    found = convex.token_set(some)
+    """In any training or test image."""
+    found = convex.token_set(config(heads=("linear",)))
     for row in (0, 7, 17) if where == "train" else (0, 8):
         tokens = getattr(found, where).clone()
         tokens[row, 3, 1] = value
-        broken = convex.TokenSet(**{**vars(found), where: tokens})
-        with pytest.raises(ValueError, match="not finite|must be finite"):
-            convex.heads_experiment(some, broken, progress=False)
+        with pytest.raises(ValueError, match=f"{where} must be finite"):
+            convex.TokenSet(**{**vars(found), where: tokens})
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -25,7 +25,8 @@ def _nearest_by_frequency(L: Tensor, c: int) -> Tensor:
 @exercise("ex-closing-lowering")
 def nearest_lowering_convolution(generator: Generator, lowering: Callable) -> None:
     """A convolution on the circle, a gradient, no rise; then the nearest, frequency by frequency."""
-    for s, c in ((5, 2), (4, 3)):
+    for s in (4, 5):  # an even and an odd circle
+        c = 7 - s
         N = s * c
         L = 3 * torch.randn(N, N, generator=generator, dtype=torch.float64)
         K = tensor(run(lowering, L, c), (N, N), "lowering(L, c)", dtype=L.dtype).detach()
