@@ -254,8 +254,9 @@ class Plot:
     caption: str
 
     @property
-    def file(self) -> Path:
-        return PLOTS / f"{self.table}.svg"
+    def files(self) -> tuple[Path, Path]:
+        """For pages and for paper, where LaTeX reads no SVG."""
+        return PLOTS / f"{self.table}.svg", PLOTS / f"{self.table}.pdf"
 
     def lines(self, rows: list[list[Value]]) -> dict[str, list[tuple[float, float]]]:
         """Points of each line, sorted; lines of one point show no growth and are left out."""
@@ -298,14 +299,16 @@ def figure_lines(plot: Plot, rows: list[list[Value]]) -> Iterator[str]:
         f"{points[-1][0]:g}"
         for name, points in lines.items()
     )
-    yield f"```{{figure}} {plot.file.as_posix()}"
+    # Sphinx takes the one that its output can show.
+    yield f"```{{figure}} {plot.files[0].with_suffix('.*').as_posix()}"
     yield f":alt: Seconds against {plot.label}, both axes logarithmic. {ends}."
     yield ""
     yield f"{plot.caption}: seconds against {plot.label}."
     yield "```"
 
 
-def draw(plot: Plot, rows: list[list[Value]], path: Path) -> None:
+def draw(plot: Plot, rows: list[list[Value]], folder: Path) -> list[Path]:
+    """Draw the plot below `folder`; returns the files."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -326,9 +329,12 @@ def draw(plot: Plot, rows: list[list[Value]], path: Path) -> None:
     ax.set(xlabel=plot.label, ylabel="seconds")
     if plot.by:
         ax.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fig.savefig(path, metadata={"Date": None})
+    svg, pdf = (folder / path for path in plot.files)
+    svg.parent.mkdir(parents=True, exist_ok=True)
+    fig.savefig(svg, metadata={"Date": None})
+    fig.savefig(pdf, metadata={"CreationDate": None})
     plt.close(fig)
+    return [svg, pdf]
 
 
 # --- the page ----------------------------------------------------------------------------------
@@ -367,8 +373,7 @@ def write(parts: dict[str, dict], folder: Path = BOOK) -> list[Path]:
         for plot in ALL_PLOTS:
             rows = part["tables"].get(plot.table, [])
             if plot.lines(rows):
-                draw(plot, rows, folder / plot.file)
-                written.append(folder / plot.file)
+                written += draw(plot, rows, folder)
     written[0].write_text(render(parts), encoding="utf-8")
     return written
 

@@ -62,17 +62,19 @@ def test_the_committed_plots_are_those_of_the_page_and_show_its_lines(page):
     text = (ROOT / "book" / "benchmarks.md").read_text(encoding="utf-8")
     named = set(re.findall(r"\{figure\} (\S+)", text))
     there = {
-        path.relative_to(ROOT / "book").as_posix()
+        path.relative_to(ROOT / "book").with_suffix(".*").as_posix()
         for path in (ROOT / "book" / page.PLOTS).iterdir()
     }
     assert there == named
     parts = load(page.RESULTS)
     for plot in page.ALL_PLOTS:
-        if plot.file.as_posix() in named:
+        svg, pdf = plot.files
+        if svg.with_suffix(".*").as_posix() in named:
             (rows,) = (p["tables"][plot.table] for p in parts.values() if plot.table in p["tables"])
-            picture = (ROOT / "book" / plot.file).read_text(encoding="utf-8")
+            picture = (ROOT / "book" / svg).read_text(encoding="utf-8")
             for name in plot.lines(rows):
-                assert name in picture, f"{plot.file} has no line {name}"
+                assert name in picture, f"{svg} has no line {name}"
+            assert (ROOT / "book" / pdf).is_file()
 
 
 def test_the_committed_results_have_the_columns_of_their_tables(page):
@@ -136,12 +138,13 @@ def test_plots_are_written_for_growth_alone(page, all_parts, tmp_path):
     assert plot.lines(rows) == {"x": [(10, 1.0), (20, 2.0)]}
     run = {**all_parts["heads"], "tables": {"heads": rows}}
     written = page.write({"heads": run}, tmp_path)
-    assert [path.relative_to(tmp_path) for path in written] == [Path("benchmarks.md"), plot.file]
+    assert [path.relative_to(tmp_path) for path in written] == [Path("benchmarks.md"), *plot.files]
     assert "<svg" in written[1].read_text(encoding="utf-8")
+    assert written[2].read_bytes().startswith(b"%PDF")
     assert page.render({"heads": run}) == written[0].read_text(encoding="utf-8")
-    once = written[1].read_bytes()
+    once = [path.read_bytes() for path in written]
     page.write({"heads": run}, tmp_path)
-    assert written[1].read_bytes() == once
+    assert [path.read_bytes() for path in written] == once
 
 
 @pytest.mark.parametrize(
