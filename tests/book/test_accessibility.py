@@ -1,7 +1,9 @@
 """Every page under axe-core in Chromium, and what a screen reader is given of a formula.
 
 axe runs with its default rules in both themes, on a wide and on a narrow screen. On the narrow one
-all that is folded is opened first. `pytest -s` prints every violation, also those that are no failure.
+all that is folded is opened first. A page has thousands of words of code in some fifty looks: of those
+that look the same at the same kind of place, one is asked for its contrast. `pytest -s` prints every
+violation, also those that are no failure.
 """
 
 from __future__ import annotations
@@ -32,6 +34,30 @@ RUN = """() => axe.run(document, {resultTypes: ['violations']}).then(result =>
     rule: one.id, impact: one.impact, help: one.help,
     places: one.nodes.map(node => node.target.join(' ') + '  ' + node.html.slice(0, 160)),
   })))"""
+# A word's contrast is that of its colours, its size and what it stands on.
+LOOKS = """() => {
+  const places = new Map(), seen = new Set();
+  const place = pre => {
+    if (!places.has(pre)) {
+      const names = [];
+      for (let one = pre; one; one = one.parentElement) names.push(one.tagName, one.className);
+      places.set(pre, names.join(' '));
+    }
+    return places.get(pre);
+  };
+  for (const word of document.querySelectorAll('pre span')) {
+    const look = [place(word.closest('pre'))];
+    for (let one = word; one.tagName !== 'PRE'; one = one.parentElement) {
+      const style = getComputedStyle(one);
+      look.push(style.color, style.backgroundColor, style.backgroundImage, style.opacity,
+        style.fontSize, style.fontWeight, style.textShadow, style.display, style.visibility);
+    }
+    const key = look.join('|');
+    word.toggleAttribute('data-look-seen', seen.has(key));
+    seen.add(key);
+  }
+  axe.configure({rules: [{id: 'color-contrast', selector: '*:not([data-look-seen])'}]});
+}"""
 UNFOLD = """() => {
   document.querySelectorAll('article details').forEach(one => one.open = true);
   document.querySelectorAll('article .toggle-button.toggle-button-hidden').forEach(one => one.click());
@@ -58,6 +84,7 @@ def violations(page: Page, name: str) -> list[dict]:
             page.emulate_media(color_scheme=scheme)
             page.wait_for_function("s => document.documentElement.dataset.theme === s", arg=scheme)
             page.wait_for_timeout(400)  # the theme looks for what scrolls 0.3 s after a change
+            page.evaluate(LOOKS)
             where = {"page": name, "width": size["width"], "theme": scheme}
             found += [{**where, **one} for one in page.evaluate(RUN)]
     return found
@@ -104,6 +131,28 @@ def test_axe_would_find_something(page):
     page.evaluate(AXE + "; null")
     rules = {one["rule"] for one in page.evaluate(RUN)}
     assert {"image-alt", "color-contrast", "scrollable-region-focusable"} <= rules
+
+
+def test_words_of_code_with_a_look_of_their_own_are_asked_for_their_contrast(page):
+    """Three of five words are grey on grey: by their colour, by their place, and like the first."""
+    page.set_content(
+        "<html lang=en><title>t</title><style>.k {color: #222} .bad {color: #999}"
+        ".dim {background: #333}</style><main><h1>h</h1>"
+        "<pre><span class=k>a</span> <span class=bad>b</span> <span class=k>c</span> "
+        "<span class=bad>d</span></pre><div class=dim><pre><span class=k>e</span></pre></div>"
+        "</main></html>"
+    )
+    page.evaluate(AXE + "; null")
+    page.evaluate(LOOKS)
+    (one,) = [one for one in page.evaluate(RUN) if one["rule"] == "color-contrast"]
+    assert [place.split(">")[1][0] for place in (p[p.index("<") :] for p in one["places"])] == [
+        "b",
+        "e",
+    ]
+    page.evaluate("document.querySelectorAll('.k')[1].style.color = '#aaa'")
+    page.evaluate(LOOKS)
+    (one,) = [one for one in page.evaluate(RUN) if one["rule"] == "color-contrast"]
+    assert len(one["places"]) == 3
 
 
 def formulas(page: Page) -> list[str]:

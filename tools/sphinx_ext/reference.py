@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pydoc
 import re
 from pathlib import Path
@@ -59,11 +61,23 @@ def link_tests(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.replace_self(node.children)
 
 
+def around_pages(app: Sphinx) -> str:
+    """Hash of what stands on a page around its text: settings, looks, and the list of all pages."""
+    env = app.env
+    titles = {name: title.astext() for name, title in env.titles.items()}
+    settings = [app.builder.build_info.config_hash, app.builder.build_info.tags_hash]
+    said = [settings, titles, env.toctree_includes, env.toc_secnumbers]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+
 def test_pages(app: Sphinx):
-    """A page for each file with a test that a claim rests on."""
+    """A page for each file with a test that a claim rests on; those that would be the same stay."""
     if not app.config.fourviews_tests or app.builder.format != "html":
         return
     folder = Path(app.config.fourviews_tests)
+    kept = Path(app.doctreedir) / "test_pages.json"
+    written = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    around, current = around_pages(app), {}
     formatter = HtmlFormatter(
         nowrap=False, linenos="inline", linespans="L", cssclass="highlight testcode"
     )
@@ -72,6 +86,12 @@ def test_pages(app: Sphinx):
         if "mark.claim(" not in text:
             continue
         file = f"tests/{path.relative_to(folder).as_posix()}"
+        current[file] = hashlib.sha256(f"{around}\0{text}".encode()).hexdigest()
+        if (
+            written.get(file) == current[file]
+            and Path(app.builder.get_outfilename(page_of(file))).exists()
+        ):
+            continue
         # Pygments writes `L-12`; a repository's pages have `L12`.
         code = highlight(text, PythonLexer(), formatter).replace('id="L-', 'id="L')
         body = (
@@ -79,6 +99,7 @@ def test_pages(app: Sphinx):
             f"<p>The file <code>{file}</code>, as this book was built with it.</p>\n{code}</section>"
         )
         yield page_of(file), {"title": path.name, "body": body}, "page.html"
+    kept.write_text(json.dumps(current, indent=1), encoding="utf-8")
 
 
 def warn_of_missing(app: Sphinx, env, node: nodes.Element, content: nodes.Node) -> None:
