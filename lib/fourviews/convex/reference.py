@@ -43,6 +43,8 @@ def reference(
     ------
     ModuleNotFoundError
         Without CVXPY: install the extra ``convex-reference``.
+    TypeError
+        For an option that the solver does not take.
     NotImplementedError
         For ReLU with several output columns, or with patterns that are not all listed.
     RuntimeError
@@ -71,6 +73,7 @@ def reference(
     squared = exact.loss.name == "squared"
     unit = float(exact.loss.target.norm()) or 1.0 if squared else 1.0
     matrix = matrix / size
+    solver = solver or "CLARABEL"
     started = time.perf_counter()
     parts = 2 if exact.cones else 1
     variables = [[cp.Variable((p, q)) for _ in range(blocks)] for _ in range(parts)]
@@ -88,9 +91,16 @@ def reference(
         cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints
     )
     try:
-        model.solve(solver=solver or "CLARABEL", **options)
+        model.solve(solver=solver, **options)
     except cp.SolverError as error:
         raise RuntimeError(f"CVXPY's solver failed: {error}") from error
+    except TypeError as error:
+        if not options:
+            raise
+        raise TypeError(
+            f"reference hands {', '.join(options)} on to CVXPY's {solver}, which does not take all of"
+            f" it ({error}){_known(solver)}"
+        ) from error
     if variables[0][0].value is None:
         raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
     values = np.array([[block.value for block in variable] for variable in variables])
@@ -145,6 +155,18 @@ def _size(matrix: np.ndarray, steps: int = 10) -> float:
         image = matrix @ (direction / length)
         size, direction = float(np.linalg.norm(image)), matrix.T @ image
     return size
+
+
+def _known(solver: str) -> str:
+    """The settings of CVXPY's own solver, for a message; nothing of others, which do not list them."""
+    if solver != "CLARABEL":
+        return ""
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    names = [name for name in dir(settings) if not name.startswith("_")]
+    known = [name for name in names if not callable(getattr(settings, name))]
+    return f"; there are {', '.join(known)}"
 
 
 def _norm(cp: Any, block: Any) -> Any:
