@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..files.cache import atomic_write
+from .cache import atomic_write
 
 _SEAL = hashlib.sha256().digest_size
 
