@@ -12,6 +12,7 @@ from .certificates import lower_bound
 from .norms import nuclear_norm
 from .problem import Problem
 from .solution import Neurons, Record, Solution, neurons_from_parts
+from .spectral import squared_operator_norm
 
 __all__ = ["reference"]
 
@@ -69,10 +70,12 @@ def reference(
     # Conic solvers stop at absolute tolerances: give them a problem of unit size, with
     # variable (|A| / unit) Z, target Y / unit and weight beta / (|A| unit).
     matrix = _matrix(exact)
-    size = _size(matrix) or 1.0
+    # A rough scale is enough, and a decomposition would cost most of all.
+    A = torch.from_numpy(matrix)
+    size = squared_operator_norm(lambda z: A.T @ (A @ z), A[:1].ravel(), 10) ** 0.5 or 1.0
     squared = exact.loss.name == "squared"
     unit = float(exact.loss.target.norm()) or 1.0 if squared else 1.0
-    matrix = matrix / size
+    matrix /= size
     solver = solver or "CLARABEL"
     started = time.perf_counter()
     parts = 2 if exact.cones else 1
@@ -142,19 +145,6 @@ def _matrix(problem: Problem) -> np.ndarray:
         unit[i] = 1.0
         columns.append(problem.forward(unit.reshape(shape)).ravel())
     return torch.stack(columns, dim=1).numpy()
-
-
-def _size(matrix: np.ndarray, steps: int = 10) -> float:
-    """About the spectral norm, by power steps: enough for a scale, where an SVD costs most of all."""
-    direction = np.random.default_rng(0).standard_normal(matrix.shape[1])
-    size = 0.0
-    for _ in range(steps):
-        length = np.linalg.norm(direction)
-        if length == 0.0:
-            break
-        image = matrix @ (direction / length)
-        size, direction = float(np.linalg.norm(image)), matrix.T @ image
-    return size
 
 
 def _known(solver: str) -> str:
