@@ -12,6 +12,7 @@ from typing import Any
 
 from .frames import Frame, chosen, draw_frame, strip
 from .moving_html import moving_html
+from .moving_widget import view
 
 _MOST_FRAMES = 60
 _MOST_BYTES = 1_200_000
@@ -243,8 +244,6 @@ class MovingFigure:
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self.html()}
         if self._live:
-            from .moving_widget import view
-
             bundle.update(view(self))
         else:
             shown = chosen(len(self.values), _FRAMES_ON_PAPER)
