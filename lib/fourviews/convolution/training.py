@@ -462,7 +462,7 @@ def _save(
     # To memory first: torch turns a full disk into an error that does not name it.
     content = io.BytesIO()
     torch.save(state, content)
-    sealed.write(file, content.getvalue())
+    sealed.write(file, content.getbuffer())
 
 
 def _restore(
