@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
@@ -15,17 +14,27 @@ import pytest
 import torch
 
 from fourviews import convex
+from fourviews.convex.solvers import checkpoint
+from fourviews.data.files import sealed
 
 from . import processes
 from .test_distributed import run
-
-checkpoint = importlib.import_module("fourviews.convex.solvers.checkpoint")
 
 
 def solve(path, problem=None, **options):
     problem = processes.problems()["mlp"] if problem is None else problem
     options = {"shard": 5, "tol": 1e-7, "progress": False} | options
     return convex.factored(problem, checkpoint=path, **options)
+
+
+def kept(path):
+    return torch.load(io.BytesIO(sealed.read(path)))
+
+
+def keep(path, content):
+    packed = io.BytesIO()
+    torch.save(content, packed)
+    sealed.write(path, packed.getvalue())
 
 
 def history(solution):
@@ -43,7 +52,7 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.parametrize("job", ["stop", "stop while writing"])
 def test_killed_and_resumed_it_ends_bit_by_bit_the_same(job, tmp_path, uninterrupted):
     assert run(job, tmp_path)[0] == [-signal.SIGKILL]
-    left = torch.load(tmp_path / "run.pt")
+    left = kept(tmp_path / "run.pt")
     assert left["state"]["iteration"] == (3 if job == "stop" else 2)
     assert not (tmp_path / "solution_1.pt").exists()
     assert run("solve", tmp_path)[0] == [0]
@@ -120,19 +129,19 @@ def test_other_options_that_decide_are_refused(uninterrupted):
 def test_damaged_files_are_refused_and_left_alone(tmp_path, uninterrupted):
     whole = uninterrupted[1].read_bytes()
     middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
     for number, content in enumerate(
-        (b"", b"no checkpoint", whole[:-200], whole[:middle], b"\0" * len(whole))
+        (b"", b"no checkpoint", whole[:-200], whole[:middle], b"\0" * len(whole), flipped)
     ):
         path = tmp_path / f"{number}.pt"
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"cannot be read .*: it is damaged or no checkpoint"):
             solve(path)
         assert path.read_bytes() == content
-    torch.save([1, 2], tmp_path / "list.pt")
+    keep(tmp_path / "list.pt", [1, 2])
     with pytest.raises(ValueError, match="damaged or no checkpoint; give another path"):
         solve(tmp_path / "list.pt")
-    changed = torch.load(uninterrupted[1])
-    torch.save(changed | {"format": 99}, tmp_path / "new.pt")
+    keep(tmp_path / "new.pt", kept(uninterrupted[1]) | {"format": 99})
     with pytest.raises(ValueError, match="has format 99, not 1"):
         solve(tmp_path / "new.pt")
 
@@ -169,7 +178,7 @@ def test_a_disk_that_becomes_full_in_the_midst_is_told(tmp_path, monkeypatch):
                 raise OSError(28, "No space left on device")
             return super().write(content)
 
-    monkeypatch.setattr(checkpoint, "open", lambda name, mode: Full(name, mode), raising=False)
+    monkeypatch.setattr(os, "fdopen", Full)
     with pytest.raises(OSError, match="cannot be written .No space left") as caught:
         solve(path)
     assert caught.value.errno == 28
@@ -219,8 +228,8 @@ def test_memory_does_not_grow_with_the_samples(tmp_path):
 def test_a_time_limit_counts_from_the_resumption(tmp_path):
     path = tmp_path / "run.pt"
     solve(path, max_iterations=2)
-    state = torch.load(path)
+    state = kept(path)
     state["state"]["log"]["seconds"] = 1e6
-    torch.save(state, path)
+    keep(path, state)
     solution = solve(path, time_limit=1e3)
     assert solution.converged and solution.history[-1].seconds > 1e6

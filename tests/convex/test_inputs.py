@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -267,9 +269,54 @@ def test_solvers_called_by_name_refuse_relu(solver):
         solver(RELU, progress=False)
 
 
-def test_options_of_no_method_are_refused():
-    with pytest.raises((TypeError, ValueError), match="colour"):
-        convex.solve(LINEAR, colour="red")
+COLUMN = convex.MLP(X, Y[:, :1], beta=0.1)
+ROWS = torch.ones(2, 4)
+UNKNOWN = {
+    'solve with method "splitting" has no option colour, shard; there are tol, method, '
+    "max_iterations, progress, time_limit, start": lambda: convex.solve(LINEAR, colour=1, shard=2),
+    'solve with method "fista" has no option solver; there are tol, method, max_iterations, '
+    "progress, time_limit, start, shard, group": lambda: convex.solve(
+        LINEAR, method="fista", solver="newton"
+    ),
+    'solve for activation "relu" has no option start; there are tol, method, max_iterations, '
+    "progress, time_limit": lambda: convex.solve(RELU, start=None),
+    'regularization_path with method "newton" has no option start, step; there are count, smallest, '
+    "tol, method, max_iterations, progress, time_limit": lambda: convex.regularization_path(
+        COLUMN, start=None, step=1
+    ),
+    # At 0 it is another method that is chosen.
+    'regularization_path with method "splitting" has no option colour; there are count, smallest, '
+    "tol, method, max_iterations, progress, time_limit": lambda: convex.regularization_path(
+        COLUMN, [0.0], colour=1
+    ),
+    "FNO has no option blocks; there are grid, beta, activation, loss, pool, gates, n_gates, "
+    "classes, seed": lambda: convex.FNO(TOKENS, TOKEN_Y, grid=(2, 2), beta=0.1, blocks=1),
+    "BlockFNO has no option n_gate; there are blocks, grid, beta, activation, loss, pool, gates, "
+    "n_gates, classes, seed": lambda: convex.BlockFNO(
+        TOKENS, TOKEN_Y, grid=(2, 2), blocks=1, beta=0.1, n_gate=3
+    ),
+    "SelfAttentionNetwork has no option tokens; there are activation, gates, pool, group": (
+        lambda: convex.SelfAttentionNetwork(ROWS, ROWS, activation="linear", tokens=2)
+    ),
+    "MixerNetwork has no option grid; there are tokens, activation, gates, pool, group": (
+        lambda: convex.MixerNetwork(ROWS, ROWS, tokens=2, activation="linear", grid=(1, 2))
+    ),
+    "FNONetwork has no option tokens; there are grid, blocks, activation, gates, pool, group": (
+        lambda: convex.FNONetwork(ROWS, ROWS, grid=(2, 2), activation="linear", tokens=4)
+    ),
+    "certificate has no option tol; there are slack, failure_probability, seed": (
+        lambda: convex.Shards(LINEAR, 2).certificate(
+            torch.zeros(3, 2, dtype=torch.float64), tol=1e-3
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+def test_options_that_are_not_taken_are_named_with_those_that_are(said, monkeypatch):
+    monkeypatch.setattr("fourviews.convex.path.largest_beta", None)  # nothing is computed before
+    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+        UNKNOWN[said]()
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (1, 3, 2)])

@@ -666,3 +666,7 @@ def test_options_reach_the_solver_of_cvxpy_and_a_failure_is_told(make_problem):
     assert few.lower_bound <= convex.reference(problem).objective * (1 + 1e-9)
     with pytest.raises(RuntimeError, match="CVXPY's solver failed: .*MOSES"):
         convex.reference(problem, solver="MOSES")
+    with pytest.raises(
+        TypeError, match="^reference hands colour on to CVXPY's CLARABEL, .*max_iter"
+    ):
+        convex.reference(problem, colour=1)

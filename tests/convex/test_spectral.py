@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fourviews.convex.spectral import lanczos_bound
+from fourviews.convex.spectral import lanczos_bound, squared_operator_norm
 
 
 def bound(M, steps, **options):
@@ -65,3 +65,20 @@ def test_a_power_iteration_would_not_do():
 def test_bad_arguments(options, match):
     with pytest.raises(ValueError, match=match):
         bound(torch.ones(30, 20, dtype=torch.float64), **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(50, 40), (40, 60), (7, 1), (1, 7)])
+def test_power_steps_come_near_from_below(shape, dtype):
+    generator = torch.Generator().manual_seed(2)
+    M = 1e3 * torch.randn(*shape, generator=generator, dtype=torch.float64)
+    true = float(torch.linalg.matrix_norm(M, 2)) ** 2
+    M = M.to(dtype)
+    found = [
+        squared_operator_norm(lambda z: M.T @ (M @ z), M[0], steps) for steps in (1, 10, 20, 200)
+    ]
+    rounding = 1 + 100 * torch.finfo(dtype).eps
+    assert all(a <= b * rounding for a, b in zip(found, found[1:], strict=False))
+    assert 0.8 * true < found[1] and found[-1] <= true * rounding
+    assert found[-1] == pytest.approx(true, rel=1e-2)
+    assert squared_operator_norm(lambda z: 0 * z, M[0]) == 0.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
+import os
 from dataclasses import replace
 
 import pytest
@@ -18,6 +20,7 @@ from fourviews.convolution import (
 )
 from fourviews.convolution.training import _augmented, _statistics
 from fourviews.data import DataNotFoundError
+from fourviews.data.files import sealed
 
 RECIPE = Recipe(epochs=4, batch_size=8, learning_rate=0.05, clip=1.0)
 
@@ -110,6 +113,50 @@ def test_checkpoints_of_something_else_are_refused(tmp_path) -> None:
         train(smaller, *data(0), *data(1), RECIPE, checkpoint=file, progress=False)
 
 
+def test_damaged_checkpoints_are_refused_and_left_alone(tmp_path) -> None:
+    file = tmp_path / "run.pt"
+    run(checkpoint=file, seconds=0.0)
+    whole = file.read_bytes()
+    middle = len(whole) // 2
+    flipped = whole[:middle] + bytes([whole[middle] ^ 255]) + whole[middle + 1 :]
+    for content in (b"", b"no", whole[:-200], whole[:middle], b"\0" * len(whole), flipped):
+        file.write_bytes(content)
+        with pytest.raises(
+            ValueError, match="run.pt. cannot be read .*: it is damaged or no checkp"
+        ):
+            run(checkpoint=file)
+        assert file.read_bytes() == content
+    for other in ([1, 2], {"identity": {}}, {"identity": None}):
+        content = io.BytesIO()
+        torch.save(other, content)
+        sealed.write(file, content.getvalue())
+        with pytest.raises(ValueError, match="it is damaged or no checkpoint; give another file"):
+            run(checkpoint=file)
+    with pytest.raises(ValueError, match="is a folder; it needs to be a file"):
+        run(checkpoint=tmp_path)
+
+
+def test_a_disk_that_becomes_full_is_told_and_the_last_checkpoint_stays(
+    tmp_path, monkeypatch
+) -> None:
+    """What torch would make an error about positions in a file."""
+    file = tmp_path / "run.pt"
+    run(checkpoint=file, seconds=0.0)
+    before = file.read_bytes()
+
+    class Full(io.FileIO):
+        def write(self, content):
+            if memoryview(content).nbytes > 1000:
+                raise OSError(28, "No space left on device")
+            return super().write(content)
+
+    monkeypatch.setattr(os, "fdopen", Full)
+    with pytest.raises(OSError, match=f"no room for {file} .No space left") as caught:
+        run(checkpoint=file)
+    assert caught.value.errno == 28
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+
+
 def test_an_interrupted_epoch_leaves_the_last_checkpoint(tmp_path) -> None:
     file = tmp_path / "run.pt"
     run(checkpoint=file, seconds=0.0)
@@ -166,6 +213,17 @@ def test_augmentation_shifts_and_mirrors() -> None:
     }
     seen = {tuple(one.flatten().tolist()) for one in many.int()}
     assert seen == possible
+
+
+def test_changes_that_a_recipe_does_not_have(monkeypatch) -> None:
+    monkeypatch.setattr(
+        "fourviews.convolution.experiment.cifar10", None
+    )  # before data are looked for
+    known = (
+        "run_cifar10 has no option lr, colour; of the recipe there are epochs, batch_size, learning"
+    )
+    with pytest.raises(TypeError, match=known):
+        run_cifar10(lr=0.1, epochs=1, colour="red")
 
 
 def test_clear_errors() -> None:

@@ -334,14 +334,15 @@ def test_the_same_seed_draws_the_same_data(linear):
     assert len(messages) == 1  # what the answer draws by itself is repeated as well
 
 
-def test_the_book_draws_the_same_data_at_each_build(linear, monkeypatch):
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_the_book_draws_the_same_data_at_each_build(linear, monkeypatch, value):
     seen = []
 
     def recording(X, Z):
         seen.append(X)
         return X @ Z
 
-    monkeypatch.setenv("FOURVIEWS_BOOK_BUILD", "1")
+    monkeypatch.setenv("FOURVIEWS_BOOK_BUILD", value)
     course.check(linear, recording, adjoint)
     course.check(linear, recording, adjoint)
     course.examine(linear, recording, adjoint, seed=0)

@@ -96,8 +96,9 @@ def test_order_of_the_places(folders, monkeypatch):
     assert str(found) == "Toy data: shipped by the package toy-package"
 
 
-def test_built_pages_print_the_source_instead_of_a_warning(folders, monkeypatch, recwarn):
-    monkeypatch.setenv("FOURVIEWS_BOOK_BUILD", "1")
+@pytest.mark.parametrize("value", ["1", "true"])
+def test_built_pages_print_the_source_instead_of_a_warning(folders, monkeypatch, recwarn, value):
+    monkeypatch.setenv("FOURVIEWS_BOOK_BUILD", value)
     assert locate(toy(folders)).kind == "substitute" and not recwarn.list
 
 

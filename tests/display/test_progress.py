@@ -53,7 +53,10 @@ def test_argument_wins_over_environment(monkeypatch, capsys):
         ({}, True),
         ({"FOURVIEWS_PROGRESS": "1"}, True),
         ({"FOURVIEWS_PROGRESS": "off"}, False),
+        ({"FOURVIEWS_PROGRESS": " No "}, False),
         ({"FOURVIEWS_BOOK_BUILD": "0"}, True),
+        ({"FOURVIEWS_BOOK_BUILD": "False"}, True),
+        ({"FOURVIEWS_BOOK_BUILD": "yes"}, False),
         ({"FOURVIEWS_BOOK_BUILD": "1", "FOURVIEWS_PROGRESS": "1"}, False),
     ],
 )

@@ -15,7 +15,7 @@ from torch import nn
 
 from fourviews import spline
 from fourviews.attention import MultiHeadAttention
-from fourviews.spline.expression import PRINTED
+from fourviews.spline.functions.expression import PRINTED
 
 from .cases import REAL
 

@@ -12,7 +12,7 @@ import torch
 
 from fourviews import spline
 from fourviews.attention import FeedForward
-from fourviews.spline.schedule import Affine, Heads, Layer
+from fourviews.spline.compiler.schedule import Affine, Heads, Layer
 
 from .cases import REAL, random_expression, random_matrix
 

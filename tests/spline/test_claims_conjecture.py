@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fourviews import spline
-from fourviews.spline.cpwl import inverse
+from fourviews.spline.functions.inverse import inverse
 
 PRIME = 2**31 - 1
 PAIRS = np.triu_indices(31)  # monomials of degree at most two in thirty variables

@@ -15,7 +15,7 @@ from scipy import interpolate
 from torch import nn
 
 from fourviews import spline
-from fourviews.spline.cpwl import _affine_pieces, _without_flat_ones
+from fourviews.spline.compiler.cpwl import _affine_pieces, _without_flat_ones
 
 from .cases import REAL, random_expression, random_matrix
 

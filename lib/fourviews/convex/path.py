@@ -14,6 +14,7 @@ from .problem import Problem
 from .shards import Shards
 from .solution import Solution
 from .solvers import solve
+from .solvers.solve import refuse_unknown_options
 
 __all__ = ["largest_beta", "regularization_path"]
 
@@ -90,7 +91,7 @@ def regularization_path(
     smallest : float
         In (0, 1).
     **options
-        For :func:`solve`, such as ``tol`` and ``method``.
+        For :func:`solve`, such as ``tol`` and ``method``; not ``start``.
 
     Returns
     -------
@@ -98,9 +99,17 @@ def regularization_path(
 
     Raises
     ------
+    TypeError
+        For an option that the method does not take.
     ValueError
         For an empty, repeated, negative or non-finite beta, or ``count`` or ``smallest`` out of range.
     """
+    if betas is not None:
+        betas = [float(beta) for beta in betas]
+    # Before any work; for each beta, as another method may be chosen for 0.
+    for beta in (1.0,) if betas is None else betas:
+        at, method = problem.with_beta(beta), options.get("method", "auto")
+        refuse_unknown_options(regularization_path, at, method, options, without=("start",))
     if betas is None:
         if not (isinstance(count, int) and count >= 2):
             raise ValueError(f"count must be an integer >= 2, got {count!r}")
@@ -108,7 +117,7 @@ def regularization_path(
             raise ValueError(f"smallest must lie in (0, 1), got {smallest!r}")
         top = largest_beta(problem)
         betas = [top * smallest ** (k / (count - 1)) for k in range(count)]
-    betas = sorted((float(beta) for beta in betas), reverse=True)
+    betas = sorted(betas, reverse=True)
     if not betas or len(set(betas)) < len(betas):
         raise ValueError(f"betas must be one or more different numbers, got {betas}")
     # ReLU's solvers work with neurons, and the factored solver too: they start from nothing.

@@ -12,6 +12,7 @@ from .certificates import lower_bound
 from .norms import nuclear_norm
 from .problem import Problem
 from .solution import Neurons, Record, Solution, neurons_from_parts
+from .spectral import squared_operator_norm
 
 __all__ = ["reference"]
 
@@ -43,6 +44,8 @@ def reference(
     ------
     ModuleNotFoundError
         Without CVXPY: install the extra ``convex-reference``.
+    TypeError
+        For an option that the solver does not take.
     NotImplementedError
         For ReLU with several output columns, or with patterns that are not all listed.
     RuntimeError
@@ -67,10 +70,13 @@ def reference(
     # Conic solvers stop at absolute tolerances: give them a problem of unit size, with
     # variable (|A| / unit) Z, target Y / unit and weight beta / (|A| unit).
     matrix = _matrix(exact)
-    size = _size(matrix) or 1.0
+    # A rough scale is enough, and a decomposition would cost most of all.
+    A = torch.from_numpy(matrix)
+    size = squared_operator_norm(lambda z: A.T @ (A @ z), A[:1].ravel(), 10) ** 0.5 or 1.0
     squared = exact.loss.name == "squared"
     unit = float(exact.loss.target.norm()) or 1.0 if squared else 1.0
-    matrix = matrix / size
+    matrix /= size
+    solver = solver or "CLARABEL"
     started = time.perf_counter()
     parts = 2 if exact.cones else 1
     variables = [[cp.Variable((p, q)) for _ in range(blocks)] for _ in range(parts)]
@@ -88,9 +94,16 @@ def reference(
         cp.Minimize(_loss(cp, exact, prediction, target) + weight * norm), constraints
     )
     try:
-        model.solve(solver=solver or "CLARABEL", **options)
+        model.solve(solver=solver, **options)
     except cp.SolverError as error:
         raise RuntimeError(f"CVXPY's solver failed: {error}") from error
+    except TypeError as error:
+        if not options:
+            raise
+        raise TypeError(
+            f"reference hands {', '.join(options)} on to CVXPY's {solver}, which does not take all of"
+            f" it ({error}){_known(solver)}"
+        ) from error
     if variables[0][0].value is None:
         raise RuntimeError(f"CVXPY returned no point, status {model.status!r}")
     values = np.array([[block.value for block in variable] for variable in variables])
@@ -134,17 +147,16 @@ def _matrix(problem: Problem) -> np.ndarray:
     return torch.stack(columns, dim=1).numpy()
 
 
-def _size(matrix: np.ndarray, steps: int = 10) -> float:
-    """About the spectral norm, by power steps: enough for a scale, where an SVD costs most of all."""
-    direction = np.random.default_rng(0).standard_normal(matrix.shape[1])
-    size = 0.0
-    for _ in range(steps):
-        length = np.linalg.norm(direction)
-        if length == 0.0:
-            break
-        image = matrix @ (direction / length)
-        size, direction = float(np.linalg.norm(image)), matrix.T @ image
-    return size
+def _known(solver: str) -> str:
+    """The settings of CVXPY's own solver, for a message; nothing of others, which do not list them."""
+    if solver != "CLARABEL":
+        return ""
+    import clarabel
+
+    settings = clarabel.DefaultSettings()
+    names = [name for name in dir(settings) if not name.startswith("_")]
+    known = [name for name in names if not callable(getattr(settings, name))]
+    return f"; there are {', '.join(known)}"
 
 
 def _norm(cp: Any, block: Any) -> Any:

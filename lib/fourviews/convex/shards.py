@@ -22,6 +22,7 @@ from .distributed import Group
 from .losses import CrossEntropy, Squared
 from .matrix_free import LARGEST_BLOCKS, gradient_bound
 from .norms import polar_upper_bound
+from .options import keywords, refuse_unknown
 from .problem import Problem, _is_integer
 from .solution import Neurons
 
@@ -281,7 +282,13 @@ class Shards:
             Coefficients, or the neurons that stand for them.
         **options
             As for :meth:`polar`.
+
+        Raises
+        ------
+        TypeError
+            For an option that :meth:`polar` does not take.
         """
+        refuse_unknown("certificate", options, keywords(Shards.polar))
         loss, residual = self.loss_and_residual(point)
         polar = self.polar(residual, **options) if self.problem.beta > 0 else 1.0
         bound = self.lower_bound(residual, polar)

@@ -1,4 +1,4 @@
-r"""Upper bounds on spectral norms of blocks that are known by their products only."""
+r"""Spectral norms of maps that are known by their products only: bounds, and a rough size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["LanczosBound", "lanczos_bound"]
+__all__ = ["LanczosBound", "lanczos_bound", "squared_operator_norm"]
 
 
 class LanczosBound(NamedTuple):
@@ -128,6 +128,32 @@ def lanczos_bound(
     bound = math.sqrt(theta / (1 - epsilon)) * slack
     lefts = lefts / sizes.clamp_min(torch.finfo(lefts.dtype).tiny)[:, None]
     return LanczosBound(found, bound, lefts[0], rights[0], sizes, lefts, rights)
+
+
+def squared_operator_norm(
+    normal: Callable[[Tensor], Tensor], like: Tensor, iterations: int = 20
+) -> float:
+    r"""Estimate of :math:`\|A\|^2` by power iteration, from below: a scale or a first guess, no bound.
+
+    Parameters
+    ----------
+    normal : function
+        :math:`z \mapsto A^*A(z)`.
+    like : tensor
+        Shape, dtype and device of z.
+    iterations : int
+        Products, each with :math:`A^*A`.
+    """
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+    value = 0.0
+    for _ in range(iterations):
+        size = torch.linalg.vector_norm(z)
+        if size == 0:
+            return 0.0
+        z = normal(z / size)
+        value = float(torch.linalg.vector_norm(z))
+    return value
 
 
 def _orthogonal(

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from .axis import Axis
 from .positional import axis_weights
-
-if TYPE_CHECKING:
-    from .from_conv import ConvolutionAttention
 
 __all__ = ["affordable", "joint_bound", "separate_bound", "worst_input"]
 
@@ -31,8 +30,22 @@ _MOST_NUMBERS = 2e7
 _TINY = 1e-20
 
 
+@runtime_checkable
+class Heads(Protocol):
+    """What the bounds need to know of a layer: where its heads look, how sharply, and what they apply."""
+
+    axes: Sequence[Axis]
+    offsets: Float[Tensor, "heads dims"]
+    alpha: Float[Tensor, "heads"]
+    weight_v: Float[Tensor, "heads d e"]
+    weight_o: Float[Tensor, "heads e o"]
+    n_heads: int
+
+    def kernel(self) -> Float[Tensor, "heads d o"]: ...
+
+
 def _both(
-    layer: ConvolutionAttention, grid: Sequence[int], rows: Sequence[Tensor] | None = None
+    layer: Heads, grid: Sequence[int], rows: Sequence[Tensor] | None = None
 ) -> list[tuple[Tensor, Tensor]]:
     """Weights over pixels (heads, q, s) of the layer and of its limit, axis by axis, in float64."""
     pairs = []
@@ -48,7 +61,7 @@ def _both(
     return pairs
 
 
-def _reach(layer: ConvolutionAttention) -> int:
+def _reach(layer: Heads) -> int:
     """Distance from the meant pixel beyond which weights are less than rounding."""
     soft = layer.alpha[~layer.alpha.isinf()]
     eps = torch.finfo(torch.float64).eps
@@ -58,7 +71,7 @@ def _reach(layer: ConvolutionAttention) -> int:
     )
 
 
-def _shortened(layer: ConvolutionAttention, grid: Sequence[int]) -> list[int]:
+def _shortened(layer: Heads, grid: Sequence[int]) -> list[int]:
     """Sides of a smaller image that has the same kinds of outputs: both borders, one inside."""
     sides = []
     for i, (axis, size) in enumerate(zip(layer.axes, grid, strict=True)):
@@ -68,7 +81,7 @@ def _shortened(layer: ConvolutionAttention, grid: Sequence[int]) -> list[int]:
     return sides
 
 
-def _different_outputs(layer: ConvolutionAttention, grid: Sequence[int]) -> list[Tensor]:
+def _different_outputs(layer: Heads, grid: Sequence[int]) -> list[Tensor]:
     """Outputs of each axis, without those that are shifts of another one.
 
     Inside of the image, rows of the attention are shifts of each other up to weights that are less
@@ -103,7 +116,7 @@ def _windows(pair: tuple[Tensor, Tensor], rows: Tensor) -> tuple[Tensor, Tensor]
     return tuple(weights.gather(-1, order) * keep for weights in (soft, hard))
 
 
-def _reduced(layer: ConvolutionAttention, grid: Sequence[int]):
+def _reduced(layer: Heads, grid: Sequence[int]):
     """Numbers of the outputs that differ, and both weights on the pixels that they reach."""
     short = _shortened(layer, grid)
     rows = _different_outputs(layer, short)
@@ -115,7 +128,7 @@ def _reduced(layer: ConvolutionAttention, grid: Sequence[int]):
     return rows, pairs
 
 
-def affordable(layer: ConvolutionAttention, grid: Sequence[int]) -> bool:
+def affordable(layer: Heads, grid: Sequence[int]) -> bool:
     """Whether the joint bound takes seconds rather than minutes."""
     rows, pairs = _reduced(layer, grid)
     matrix = layer.weight_v.shape[1] * layer.weight_o.shape[2]
@@ -124,7 +137,7 @@ def affordable(layer: ConvolutionAttention, grid: Sequence[int]) -> bool:
 
 
 def _worst_output(
-    layer: ConvolutionAttention, low: float, high: float, grid: Sequence[int]
+    layer: Heads, low: float, high: float, grid: Sequence[int]
 ) -> tuple[float, tuple[int, int, int], bool]:
     """Largest error, the output (row, column, channel) that has it, and whether it is positive."""
     rows, pairs = _reduced(layer, grid)
@@ -146,14 +159,12 @@ def _worst_output(
     return max(best, 0.0), place, positive
 
 
-def joint_bound(layer: ConvolutionAttention, low: float, high: float, grid: Sequence[int]) -> float:
+def joint_bound(layer: Heads, low: float, high: float, grid: Sequence[int]) -> float:
     """The largest error of any output over all images in the range."""
     return _worst_output(layer, low, high, grid)[0]
 
 
-def separate_bound(
-    layer: ConvolutionAttention, low: float, high: float, grid: Sequence[int]
-) -> float:
+def separate_bound(layer: Heads, low: float, high: float, grid: Sequence[int]) -> float:
     """The errors of the heads added up: each loses 1 - A(target) at most."""
     if any(axis.border == "zeros" and (axis.before or axis.after) for axis in layer.axes):
         low, high = min(low, 0.0), max(high, 0.0)
@@ -165,9 +176,7 @@ def separate_bound(
     return float(lost.sum((0, 1)).max()) * (high - low)
 
 
-def worst_input(
-    layer: ConvolutionAttention, low: float, high: float, grid: Sequence[int]
-) -> tuple[Tensor, float]:
+def worst_input(layer: Heads, low: float, high: float, grid: Sequence[int]) -> tuple[Tensor, float]:
     """The image ``(*grid, d)`` that attains :func:`joint_bound`, and that error."""
     error, (row, column, channel), positive = _worst_output(layer, low, high, grid)
     kernel = layer.kernel().double()[..., channel]

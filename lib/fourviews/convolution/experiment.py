@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -130,7 +130,7 @@ def run_cifar10(
     progress
         As in :func:`fourviews.display.progress`.
     **changes
-        Fields of :class:`Recipe` to change.
+        Fields of :class:`Recipe` to change, the seed apart.
 
     Returns
     -------
@@ -138,6 +138,8 @@ def run_cifar10(
 
     Raises
     ------
+    TypeError
+        If one of the changes is no field of a recipe.
     ValueError
         If model, preset or source is unknown.
     DataNotFoundError
@@ -147,6 +149,13 @@ def run_cifar10(
         raise ValueError(f"model is {model!r}; it needs to be one of {get_args(Model)}")
     if preset not in get_args(Preset):
         raise ValueError(f"preset is {preset!r}; it needs to be one of {get_args(Preset)}")
+    known = [field.name for field in fields(Recipe) if field.name != "seed"]
+    unknown = [name for name in changes if name not in known]
+    if unknown:
+        raise TypeError(
+            f"run_cifar10 has no option {', '.join(unknown)}; of the recipe there are"
+            f" {', '.join(known)}"
+        )
     sizes = _PRESETS[preset]
     training = cifar10("train", source=source, **sizes.data)
     test = cifar10("test", source=source, **_test_part(sizes.data))

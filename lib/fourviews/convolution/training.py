@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import math
-import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from ..data.files.cache import atomic_write
+from ..data.files import sealed
+from ..data.files.checksums import ChecksumError
 from ..display.progress import progress as progress_bar
 
 __all__ = ["Recipe", "TrainingRun", "cosine_with_warm_up", "train"]
@@ -205,8 +206,10 @@ def train(
     Raises
     ------
     ValueError
-        If images, labels and scores do not fit, the precision is unknown, or the checkpoint is
-        none, or of another network, recipe or data.
+        If images, labels and scores do not fit, the precision is unknown, or the checkpoint cannot
+        be read, or is of another network, recipe or data.
+    OSError
+        If the checkpoint cannot be written; the one before stays.
     FloatingPointError
         If the loss is not finite; the checkpoint keeps the epoch before.
     """
@@ -226,7 +229,10 @@ def train(
     data = (train_images, train_labels, test_images, test_labels)
     identity = _identity(network, recipe, data)
     history: list[dict[str, int | float]] = []
-    checkpoint = None if checkpoint is None else Path(checkpoint)
+    # Absolute: the program may go to another folder before it is written.
+    checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+    if checkpoint is not None and checkpoint.is_dir():
+        raise ValueError(f"checkpoint {str(checkpoint)!r} is a folder; it needs to be a file")
     if checkpoint is not None and checkpoint.is_file():
         history = _restore(checkpoint, identity, network, optimizer, scaler, device)
     mean, std = _statistics(train_images)
@@ -453,8 +459,10 @@ def _save(
         "scaler": scaler.state_dict(),
         "history": list(history),
     }
-    with atomic_write(file) as handle:
-        torch.save(state, handle)
+    # To memory first: torch turns a full disk into an error that does not name it.
+    content = io.BytesIO()
+    torch.save(state, content)
+    sealed.write(file, content.getbuffer())
 
 
 def _restore(
@@ -465,22 +473,26 @@ def _restore(
     scaler: torch.amp.GradScaler,
     device: torch.device,
 ) -> list[dict[str, int | float]]:
+    content = sealed.read(file)
     try:
-        state = torch.load(file, map_location=device, weights_only=True)
-        known = isinstance(state, dict) and "identity" in state
-    except (pickle.UnpicklingError, RuntimeError, EOFError):
-        known = False
-    if not known:
+        if content is None:  # unpacking alone would not see every changed byte
+            raise ChecksumError("other bytes than were written")
+        state = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
+        found = dict(state["identity"])
+        parts = [state[name] for name in ("network", "optimizer", "scaler", "history")]
+    except Exception as error:  # a damaged file can fail in any way
         raise ValueError(
-            f"checkpoint {file.name} is no checkpoint; give another file, or delete it"
-        )
+            f"checkpoint {str(file)!r} cannot be read ({type(error).__name__}): it is damaged or no"
+            " checkpoint; give another file, or delete it"
+        ) from error
     for part, value in identity.items():
-        if state["identity"].get(part) != value:
+        if found.get(part) != value:
             raise ValueError(
-                f"checkpoint {file.name} is of another {part}; give another file, or delete it"
+                f"checkpoint {str(file)!r} is of another {part}; give another file, or delete it"
             )
-    network.load_state_dict(state["network"])
-    optimizer.load_state_dict(state["optimizer"])
-    if state["scaler"]:
-        scaler.load_state_dict(state["scaler"])
-    return state["history"]
+    weights, moments, scale, history = parts
+    network.load_state_dict(weights)
+    optimizer.load_state_dict(moments)
+    if scale:
+        scaler.load_state_dict(scale)
+    return history

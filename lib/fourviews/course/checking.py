@@ -13,7 +13,6 @@ import importlib
 import inspect
 import linecache
 import numbers
-import os
 import pkgutil
 import random
 import re
@@ -29,6 +28,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from ..display.switches import switched_on
 
 PASSED = "public checks passed"
 
@@ -221,8 +222,7 @@ def examine(identifier: str, *answers: Any, seed: int | None = None) -> Result:
     """
     entry = _find(identifier, answers)
     if seed is None:
-        building = os.environ.get("FOURVIEWS_BOOK_BUILD") == "1"
-        seed = 0 if building else secrets.randbits(62)
+        seed = 0 if switched_on("FOURVIEWS_BOOK_BUILD") else secrets.randbits(62)
     if not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         raise ValueError(f"seed: need an integer from 0 to 2**63 - 1, got {seed!r}")
     seed = int(seed)

@@ -8,15 +8,7 @@ from torch import Tensor
 
 from .. import convex
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _size(generator: torch.Generator, low: int, high: int) -> int:
-    """A whole number from `low` to `high`, both included."""
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
-
-
-def _randn(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from .draws import between, gaussian
 
 
 def _share(generator: torch.Generator, low: float, high: float) -> float:
@@ -45,20 +37,20 @@ def _prox_faults(point: Tensor, answer: Tensor, threshold: float) -> str:
 
 @exercise("ex-toolbox-step")
 def proximal_step(generator, prox, step):
-    p = _size(generator, 3, 6)
-    q = p + (1 if _size(generator, 0, 1) else -1)
+    p = between(generator, 3, 6)
+    q = p + (1 if between(generator, 0, 1) else -1)
     for shape in ((p, q), (q, p)):
-        Z = _randn(generator, *shape)
+        Z = gaussian(generator, *shape)
         tau = _share(generator, 0.3, 0.7) * float(convex.spectral_norm(Z))
         W = tensor(run(prox, Z, tau), shape, "prox(Z, tau)", dtype=Z.dtype)
         fault = _prox_faults(Z, W, tau)
         require(not fault, f"prox(Z, tau) is not the minimiser: Z − prox(Z, tau) {fault}")
 
     # An optimum to order: weights W and a gradient −beta·D that the optimality conditions allow.
-    n, rank = p + _size(generator, 2, 5), 2
-    X = _randn(generator, n, p)
-    left, _ = torch.linalg.qr(_randn(generator, p, min(p, q)))
-    right, _ = torch.linalg.qr(_randn(generator, q, min(p, q)))
+    n, rank = p + between(generator, 2, 5), 2
+    X = gaussian(generator, n, p)
+    left, _ = torch.linalg.qr(gaussian(generator, p, min(p, q)))
+    right, _ = torch.linalg.qr(gaussian(generator, q, min(p, q)))
     sizes = torch.zeros(min(p, q), dtype=torch.float64)
     sizes[:rank] = 1 + torch.rand(rank, generator=generator, dtype=torch.float64)
     slopes = torch.full_like(sizes, _share(generator, 0.2, 0.8))
@@ -70,7 +62,7 @@ def proximal_step(generator, prox, step):
     moved = float((kept - Z).abs().max())
     require(moved < 1e-8, f"your step moves a point that is already optimal, by up to {moved:.2g}")
 
-    Z, Y = _randn(generator, p, q), _randn(generator, n, q)
+    Z, Y = gaussian(generator, p, q), gaussian(generator, n, q)
     t = 1 / float(convex.spectral_norm(X)) ** 2
     new = tensor(run(step, X, Y, Z, beta), (p, q), "step(X, Y, Z, beta)", dtype=Z.dtype)
     G = torch.stack([X.T @ (X @ Z[:, k] - Y[:, k]) for k in range(q)], dim=1)
@@ -84,17 +76,17 @@ def proximal_step(generator, prox, step):
 
 @exercise("ex-toolbox-certificate")
 def own_certificate(generator, lower_bound):
-    n, p = _size(generator, 8, 12), _size(generator, 3, 5)
-    q = _size(generator, 2, 4)
-    X, Y = _randn(generator, n, p), _randn(generator, n, q)
+    n, p = between(generator, 8, 12), between(generator, 3, 5)
+    q = between(generator, 2, 4)
+    X, Y = gaussian(generator, n, p), gaussian(generator, n, q)
     beta = _share(generator, 0.2, 0.6) * float(convex.spectral_norm(X.T @ Y))
     solution = convex.solve(convex.MLP(X, Y, beta=beta), tol=1e-10)
     best = X @ solution.coefficients
     predictions = {
         "F = 0": torch.zeros_like(Y),
-        "random F": _randn(generator, n, q),
+        "random F": gaussian(generator, n, q),
         "F = 3Y": 3 * Y,
-        "F near the best predictions": best + 0.01 * _randn(generator, n, q),
+        "F near the best predictions": best + 0.01 * gaussian(generator, n, q),
         "the best predictions F": best,
     }
     for name, F in predictions.items():
@@ -130,10 +122,10 @@ def own_certificate(generator, lower_bound):
 
 @exercise("ex-toolbox-neurons")
 def few_neurons(generator, smallest_beta):
-    n, p = _size(generator, 9, 12), _size(generator, 3, 5)
-    q = _size(generator, 3, 5)
-    X, _ = torch.linalg.qr(_randn(generator, n, p))
-    Y = _randn(generator, n, q)
+    n, p = between(generator, 9, 12), between(generator, 3, 5)
+    q = between(generator, 3, 5)
+    X, _ = torch.linalg.qr(gaussian(generator, n, p))
+    Y = gaussian(generator, n, q)
 
     def neurons(beta: float) -> int:
         solution = convex.solve(convex.MLP(X, Y, beta=beta), tol=1e-12, method="fista")

@@ -9,23 +9,16 @@ from torch import Generator, Tensor
 
 from ..convex import arrangements
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-mlp-adjoint")
 def gated_layer(generator: Generator, forward: Callable, adjoint: Callable) -> None:
     """Both maps gate by gate, and the identity between them."""
     # Four different sizes, so that no wrong order of axes has the right shape.
-    N, d = _size(generator, 9, 12), _size(generator, 3, 4)
-    P, c = _size(generator, 5, 8), 2
-    X, Z, R = _draw(generator, N, d), _draw(generator, P, d, c), _draw(generator, N, c)
+    N, d = between(generator, 9, 12), between(generator, 3, 4)
+    P, c = between(generator, 5, 8), 2
+    X, Z, R = gaussian(generator, N, d), gaussian(generator, P, d, c), gaussian(generator, N, c)
     masks = (torch.rand(P, N, generator=generator) < 0.6).to(X)
 
     F = tensor(run(forward, X, masks, Z), (N, c), "forward(X, masks, Z)")
@@ -46,8 +39,8 @@ def number_of_cells(generator: Generator, count_cells: Callable) -> None:
         return number(run(count_cells, X), "count_cells(X)")
 
     for d in (2, 3, 4):
-        N = _size(generator, d + 1, 8)
-        X = _draw(generator, N, d)
+        N = between(generator, d + 1, 8)
+        X = gaussian(generator, N, d)
         cells = len(arrangements(X))
         found = count(X)
         require(
@@ -56,7 +49,7 @@ def number_of_cells(generator: Generator, count_cells: Callable) -> None:
             f"count_cells finds {found:g}",
         )
 
-    X = _draw(generator, 4, 3)
+    X = gaussian(generator, 4, 3)
     cells = count(X)
     size = 0.5 + float(torch.rand((), generator=generator))
     for factor, words in (
@@ -82,8 +75,8 @@ def number_of_cells(generator: Generator, count_cells: Callable) -> None:
 @exercise("ex-mlp-split")
 def two_neurons(generator: Generator, as_relu: Callable) -> None:
     """Same outputs, both neurons on, each balanced, and no larger t than needed."""
-    N, d = _size(generator, 6, 9), _size(generator, 3, 4)
-    X, g, z = _draw(generator, N, d), _draw(generator, d), _draw(generator, d)
+    N, d = between(generator, 6, 9), between(generator, 3, 4)
+    X, g, z = gaussian(generator, N, d), gaussian(generator, d), gaussian(generator, d)
     X = X * (X @ g).sign()[:, None]
     if (X @ z < 0).sum() < N / 2:
         z = -z  # three rows or more are to be repaired
@@ -130,9 +123,9 @@ def two_neurons(generator: Generator, as_relu: Callable) -> None:
 def fewer_neurons(generator: Generator, prune: Callable) -> None:
     """Number of neurons, outputs on the data and weight decay, with one output."""
     for _ in range(2):
-        N, d = _size(generator, 5, 8), _size(generator, 2, 3)
-        m = N + _size(generator, 8, 12)
-        X, U, V = _draw(generator, N, d), _draw(generator, m, d), _draw(generator, m, 1)
+        N, d = between(generator, 5, 8), between(generator, 2, 3)
+        m = N + between(generator, 8, 12)
+        X, U, V = gaussian(generator, N, d), gaussian(generator, m, d), gaussian(generator, m, 1)
         # Balanced, so that balancing alone does not lower the decay; and small, so that a network
         # with first weights of length one has much more of it.
         scale = (V.norm(dim=1) / U.norm(dim=1)).sqrt()[:, None]

@@ -9,14 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checking import LargestResult, close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _layer(X: Tensor, W1: Tensor, W2: Tensor) -> Tensor:
@@ -61,9 +54,13 @@ def _decay(W1: Tensor, W2: Tensor) -> float:
 @exercise("ex-attention-lift")
 def both_directions(generator: Generator, lift: Callable, heads: Callable) -> None:
     """The layer's own predictions, then back with as many heads as the rank."""
-    d, c = _size(generator, 3, 4), 2
-    m = _size(generator, 2, 4)
-    X, W1, W2 = _draw(generator, 5, 6, d), _draw(generator, m, d, d), _draw(generator, m, d, c)
+    d, c = between(generator, 3, 4), 2
+    m = between(generator, 2, 4)
+    X, W1, W2 = (
+        gaussian(generator, 5, 6, d),
+        gaussian(generator, m, d, d),
+        gaussian(generator, m, d, c),
+    )
 
     Z = tensor(run(lift, W1, W2), (d * d, d * c), "lift(W1, W2)")
     close(
@@ -92,9 +89,9 @@ def products_with_the_gradient(
     generator: Generator, times: Callable, times_transposed: Callable
 ) -> None:
     """Against the matrix written out, at a small size; at a larger one it must not be."""
-    n, s, d, c = _size(generator, 3, 5), 4, _size(generator, 2, 3), 5
-    X, R = _draw(generator, n, s, d), _draw(generator, n, s, c)
-    v, u = _draw(generator, d * c), _draw(generator, d * d)
+    n, s, d, c = between(generator, 3, 5), 4, between(generator, 2, 3), 5
+    X, R = gaussian(generator, n, s, d), gaussian(generator, n, s, c)
+    v, u = gaussian(generator, d * c), gaussian(generator, d * d)
     whole = X.new_zeros(d * d, d * c)
     for x, r in zip(X, R, strict=True):
         whole = whole + torch.kron(x.T @ x, x.T @ r)
@@ -104,8 +101,8 @@ def products_with_the_gradient(
     close(back, whole.T @ u, "times_transposed(X, R, u) is not A*(R)ᵀ u", atol=1e-9)
 
     n, d, c = 2, 12, 11
-    X, R = _draw(generator, n, 3, d), _draw(generator, n, 3, c)
-    v, u = _draw(generator, d * c), _draw(generator, d * d)
+    X, R = gaussian(generator, n, 3, d), gaussian(generator, n, 3, c)
+    v, u = gaussian(generator, d * c), gaussian(generator, d * d)
     for product, vector, words in ((times, v, "times"), (times_transposed, u, "times_transposed")):
         with LargestResult() as largest:
             run(product, X, R, vector)
@@ -120,8 +117,8 @@ def products_with_the_gradient(
 def in_the_place_of_a_network(generator: Generator, as_attention: Callable) -> None:
     """Predictions, form and size of Z; and None where no M exists."""
     d, c = 3, 2
-    for n in (1, _size(generator, 2, 6)):
-        X, W = _draw(generator, n, 5, d), _draw(generator, d, c)
+    for n in (1, between(generator, 2, 6)):
+        X, W = gaussian(generator, n, 5, d), gaussian(generator, d, c)
         X[0] = 3 * X[0]
         Z = run(as_attention, X, W)
         require(Z is not None, f"{n} random samples with {d} features: there is an M, got None")
@@ -139,7 +136,7 @@ def in_the_place_of_a_network(generator: Generator, as_attention: Callable) -> N
             rtol=1e-5,
             atol=1e-6 * float(Z.abs().max()),
         )
-    X, W = _draw(generator, 2, 4, 2), _draw(generator, 2, 2)
+    X, W = gaussian(generator, 2, 4, 2), gaussian(generator, 2, 2)
     X[1] = 1.5 * X[0]
     require(
         run(as_attention, X, W) is None,
@@ -155,7 +152,7 @@ def as_few_heads_as_possible(generator: Generator, fewest: Callable) -> None:
     single = torch.randperm(3, generator=generator).tolist()
     for groups in ([order[:2], order[2:]], [[2, 0], [1]], [[k] for k in single]):
         d = sum(map(len, groups))
-        Z = _draw(generator, d * d, d * c)
+        Z = gaussian(generator, d * d, d * c)
         ranks, total = [], 0.0
         for members in groups:
             rows = [k * d + a for k in members for a in range(d)]
@@ -163,11 +160,11 @@ def as_few_heads_as_possible(generator: Generator, fewest: Callable) -> None:
             own = Z[rows][:, columns]
             ranks.append(int(torch.linalg.matrix_rank(own)))
             total += _nuclear(own)
-        frame = torch.linalg.qr(_draw(generator, 4, 5, d)).Q
+        frame = torch.linalg.qr(gaussian(generator, 4, 5, d)).Q
         X, at = torch.zeros_like(frame), 0
         for group in groups:
             size = len(group)
-            X[..., group] = frame[..., at : at + size] @ _draw(generator, 4, size, size)
+            X[..., group] = frame[..., at : at + size] @ gaussian(generator, 4, size, size)
             at += size
         W1, W2 = _pair(run(fewest, Z, groups, c), "fewest(Z, groups, c)", d, c)
         words = f"for the groups {groups}"

@@ -9,21 +9,14 @@ from torch import Generator, Tensor
 
 from ..convex import SelfAttention, arrangement_bound, arrangements, largest_beta, solve
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-relu-attention-local")
 def within_the_mask(generator: Generator, local: Callable, predict: Callable) -> None:
     """Sums over the keys that are on, and the head that has this mask."""
-    s, d, c = _size(generator, 5, 6), 3, 2
-    X, W1, W2 = _draw(generator, s, d), _draw(generator, d, d), _draw(generator, d, c)
+    s, d, c = between(generator, 5, 6), 3, 2
+    X, W1, W2 = gaussian(generator, s, d), gaussian(generator, d, d), gaussian(generator, d, c)
     scores = X @ W1 @ X.T
     mask = (scores >= 0).double()
     G = tensor(run(local, X, mask), (s, d, d), "local(X, mask)")
@@ -43,8 +36,8 @@ def within_the_mask(generator: Generator, local: Callable, predict: Callable) ->
 def bound_on_patterns(generator: Generator, at_most: Callable) -> None:
     """Cover's count, and the patterns of small data."""
     for d in (1, 2):
-        n, s = _size(generator, 1, 2), _size(generator, 2, 3)
-        X = _draw(generator, n, s, d)
+        n, s = between(generator, 1, 2), between(generator, 2, 3)
+        X = gaussian(generator, n, s, d)
         rows = torch.cat([torch.kron(x, x) for x in X])
         found = number(run(at_most, n, s, d), "at_most(n, s, d)")
         listed = len(arrangements(rows))
@@ -52,7 +45,7 @@ def bound_on_patterns(generator: Generator, at_most: Callable) -> None:
             found >= listed,
             f"n = {n}, s = {s}, d = {d}: {listed} patterns can be listed, the bound is {found:g}",
         )
-    n, s, d = _size(generator, 2, 5), _size(generator, 4, 6), 3
+    n, s, d = between(generator, 2, 5), between(generator, 4, 6), 3
     found = number(run(at_most, n, s, d), "at_most(n, s, d)")
     size = n * s * s
     rank = min(d * d, n * min(s, d) ** 2)
@@ -68,11 +61,11 @@ def bound_on_patterns(generator: Generator, at_most: Callable) -> None:
 def below_every_head(generator: Generator, lower: Callable) -> None:
     """Below a certified optimum, and as good as the lemma promises."""
     for share in (0.6, 0.2):
-        X, Y = _draw(generator, 1, 2, 2), _draw(generator, 1, 2, 2)
+        X, Y = gaussian(generator, 1, 2, 2), gaussian(generator, 1, 2, 2)
         unit = SelfAttention(X, Y, beta=1.0, activation="relu")
         problem = unit.with_beta(share * largest_beta(unit))
         solution = solve(problem, tol=1e-4, progress=False)
-        for f in (torch.zeros_like(Y), 2 * Y, Y + _draw(generator, 1, 2, 2)):
+        for f in (torch.zeros_like(Y), 2 * Y, Y + gaussian(generator, 1, 2, 2)):
             bound = number(run(lower, X, Y, problem.beta, f), "lower(X, Y, beta, f)")
             require(
                 bound <= solution.objective * (1 + 1e-9),

@@ -9,21 +9,14 @@ from torch import Generator, Tensor
 
 from ..convex import arrangements
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-mixer-mirror")
 def one_unit_mirrors(generator: Generator, mirror: Callable) -> None:
     """Patches of a random image, mixed by the unit, against those of its mirror image."""
     a = 2
-    rows, columns = _size(generator, 2, 3), _size(generator, 4, 5)
+    rows, columns = between(generator, 2, 3), between(generator, 4, 5)
     h, w = a * rows, a * columns
     pair = run(mirror, h, w, a)
     require(
@@ -55,10 +48,10 @@ def one_unit_mirrors(generator: Generator, mirror: Callable) -> None:
 def both_maps(generator: Generator, forward: Callable, adjoint: Callable) -> None:
     """Sums of units for the map, and the identity for its adjoint."""
     # Different sizes, so that few wrong orders of axes have the right shape.
-    n, s, d = _size(generator, 6, 7), _size(generator, 4, 5), 3
+    n, s, d = between(generator, 6, 7), between(generator, 4, 5), 3
     c = m = 2
-    X, R = _draw(generator, n, s, d), _draw(generator, n, s, c)
-    W1, W2 = _draw(generator, m, s, s), _draw(generator, m, d, c)
+    X, R = gaussian(generator, n, s, d), gaussian(generator, n, s, c)
+    W1, W2 = gaussian(generator, m, s, s), gaussian(generator, m, d, c)
     Z = W1.flatten(1).T @ W2.flatten(1)
     F = tensor(run(forward, X, Z), (n, s, c), "forward(X, Z)")
     G = tensor(run(adjoint, X, R), (s * s, d * c), "adjoint(X, R)")
@@ -74,8 +67,8 @@ def both_maps(generator: Generator, forward: Callable, adjoint: Callable) -> Non
 @exercise("ex-mixer-pool")
 def classifier_as_units(generator: Generator, pooled_units: Callable) -> None:
     """Mean output, number of units, weight decay and balance."""
-    n, s, d, c = 5, _size(generator, 4, 6), 2, 3
-    A, X = _draw(generator, s, d * c), _draw(generator, n, s, d)
+    n, s, d, c = 5, between(generator, 4, 6), 2, 3
+    A, X = gaussian(generator, s, d * c), gaussian(generator, n, s, d)
     pair = run(pooled_units, A, d)
     require(
         isinstance(pair, tuple | list) and len(pair) == 2,
@@ -101,12 +94,13 @@ def classifier_as_units(generator: Generator, pooled_units: Callable) -> None:
 @exercise("ex-mixer-cells")
 def patterns_of_a_mixer(generator: Generator, count_patterns: Callable) -> None:
     """Small data against the list of cells of the Kronecker rows; many tokens must be quick."""
-    few = _size(generator, 2, 3), _size(generator, 3, 3), 1
+    few = between(generator, 2, 3), between(generator, 3, 3), 1
     sizes = [
-        (_size(generator, 1, 2), _size(generator, 2, 2), _size(generator, 3, 6)) for _ in range(3)
+        (between(generator, 1, 2), between(generator, 2, 2), between(generator, 3, 6))
+        for _ in range(3)
     ]
     for n, s, d in [*sizes, few]:
-        X = _draw(generator, n, s, d)
+        X = gaussian(generator, n, s, d)
         eye = torch.eye(s, dtype=X.dtype)
         rows = torch.cat([torch.kron(x.mT.contiguous(), eye) for x in X])
         cells = len(arrangements(rows))

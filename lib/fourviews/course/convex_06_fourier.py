@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from .checking import close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _pair(value: object, words: str) -> tuple:
@@ -26,9 +19,9 @@ def _pair(value: object, words: str) -> tuple:
 @exercise("ex-fourier-shifts")
 def shifts_on_the_torus(generator: Generator, circ: Callable) -> None:
     """Row by row and offset by offset, by the definition."""
-    n, h, w, d = 2, _size(generator, 2, 3), _size(generator, 4, 5), _size(generator, 2, 3)
+    n, h, w, d = 2, between(generator, 2, 3), between(generator, 4, 5), between(generator, 2, 3)
     s = h * w
-    X = _draw(generator, n, s, d)
+    X = gaussian(generator, n, s, d)
     got = tensor(run(circ, X, (h, w)), (n, s, s * d), "circ(X, grid)").view(n, h, w, h, w, d)
     images, flat = X.view(n, h, w, d), torch.stack([X.roll(q, 1) for q in range(s)], dim=2)
     require(
@@ -54,8 +47,8 @@ def unfolded_kernels(generator: Generator, unfold: Callable) -> None:
     """As many units as features, and fewer."""
     d = 3
     for m in (d, d - 1):
-        s = _size(generator, 4, 6)
-        kernels = _draw(generator, m, s * d)
+        s = between(generator, 4, 6)
+        kernels = gaussian(generator, m, s * d)
         pair = _pair(run(unfold, kernels, d), "unfold must return two tensors, L and W1")
         L, W1 = tensor(pair[0], (s, d, d), "L"), tensor(pair[1], (d, m), "W1")
         folded = torch.stack([(L @ W1[:, j]).flatten() for j in range(m)])
@@ -65,8 +58,8 @@ def unfolded_kernels(generator: Generator, unfold: Callable) -> None:
 @exercise("ex-fourier-flat")
 def flat_kernels(generator: Generator, flat_units: Callable) -> None:
     """Mean output through all shifts, number of units, weight decay."""
-    d, c, s = _size(generator, 3, 4), 2, _size(generator, 5, 7)
-    W, x = _draw(generator, d, c), _draw(generator, s, d)
+    d, c, s = between(generator, 3, 4), 2, between(generator, 5, 7)
+    W, x = gaussian(generator, d, c), gaussian(generator, s, d)
     pair = _pair(run(flat_units, W, s), "flat_units must return two tensors")
     first = tensor(pair[0], (None, s * d), "the kernels")
     second = tensor(pair[1], (None, c), "the second weights")

@@ -6,25 +6,18 @@ from collections.abc import Callable
 
 import torch
 from sklearn.metrics import adjusted_rand_score
-from torch import Generator, Tensor
+from torch import Generator
 
 from .. import convex
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-prefers-map")
 def map_of_tokens(generator: Generator, token_map: Callable) -> None:
     """Against the head itself, on data whose sizes all differ."""
-    s, d, c = _size(generator, 5, 7), _size(generator, 3, 4), 2
-    X, Z = _draw(generator, s, d), _draw(generator, d * d, d * c)
+    s, d, c = between(generator, 5, 7), between(generator, 3, 4), 2
+    X, Z = gaussian(generator, s, d), gaussian(generator, d * d, d * c)
     M = tensor(run(token_map, Z, X), (d, c), "token_map(Z, X)")
     # A head with any target: only its outputs are used.
     head = convex.SelfAttention(X[None], torch.zeros(1, s, c, dtype=X.dtype), beta=1.0)
@@ -34,7 +27,7 @@ def map_of_tokens(generator: Generator, token_map: Callable) -> None:
 @exercise("ex-prefers-rand")
 def rand_index(generator: Generator, adjusted_rand: Callable) -> None:
     """Equal up to names, unrelated and related groupings, of different numbers of groups."""
-    s = _size(generator, 20, 30)
+    s = between(generator, 20, 30)
     a = torch.randint(0, 3, (s,), generator=generator)
     a[:3] = torch.arange(3)
     renamed = (a + 1) % 3

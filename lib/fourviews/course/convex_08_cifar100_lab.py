@@ -7,31 +7,24 @@ import numbers
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from .. import convex
 from .checking import close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-heads-units")
 def within_the_budget(generator: Generator, units: Callable) -> None:
     """The library's count of that many units fits, that of one more does not."""
     for _ in range(3):
-        B = _size(generator, 2, 3)
+        B = between(generator, 2, 3)
         s, d, c = (
-            _size(generator, 4, 9),
-            B * _size(generator, 2, 4),
-            B * _size(generator, 2, 3),
+            between(generator, 4, 9),
+            B * between(generator, 2, 4),
+            B * between(generator, 2, 3),
         )
-        budget = _size(generator, 500, 5000)
+        budget = between(generator, 500, 5000)
         sizes = {"s": s, "d": d, "c": c, "blocks": B}
         heads = ("mlp", "attention", "mixer", "fno", "block_fno")
         # No multiple of a unit's weights: what holds there is a question of its own.
@@ -55,7 +48,7 @@ def within_the_budget(generator: Generator, units: Callable) -> None:
 @exercise("ex-heads-holm")
 def closed_tests(generator: Generator, adjusted: Callable) -> None:
     """Against the definition that Holm's method shortens: the worst group that holds a test."""
-    for m in (2, _size(generator, 3, 5)):
+    for m in (2, between(generator, 3, 5)):
         p = 0.4 * torch.rand(m, generator=generator, dtype=torch.float64)
         found = tensor(run(adjusted, p), (m,), "adjusted(p)", dtype=torch.float64)
         for k in range(m):
@@ -75,8 +68,8 @@ def closed_tests(generator: Generator, adjusted: Callable) -> None:
 def interval_inside(generator: Generator, small: Callable) -> None:
     """Margins a little inside and outside of the interval's far end, sums taken over pairs."""
     for _ in range(4):
-        m = _size(generator, 2, 8)
-        d = _draw(generator, m)
+        m = between(generator, 2, 8)
+        d = gaussian(generator, m)
         quantile = float(1.5 + torch.rand((), generator=generator))
         # Σ over pairs of (d_i - d_j)² is 2m(m - 1) times the variance.
         squares = float((d[:, None] - d[None, :]).square().sum())
@@ -102,8 +95,8 @@ def interval_inside(generator: Generator, small: Callable) -> None:
 def same_outputs_small_norm(generator: Generator, inside: Callable) -> None:
     """Outputs of the attention head against mean tokens, and the norm."""
     for _ in range(2):
-        n, s, d, c = 4, _size(generator, 2, 6), _size(generator, 3, 5), 2
-        X, W = _draw(generator, n, s, d), _draw(generator, d, c)
+        n, s, d, c = 4, between(generator, 2, 6), between(generator, 3, 5), 2
+        X, W = gaussian(generator, n, s, d), gaussian(generator, d, c)
         X[..., -1] = 1.0
         Z = tensor(run(inside, W, s), (d * d, d * c), "inside(W, s)", dtype=torch.float64)
         target = torch.zeros(n, c, dtype=torch.float64)

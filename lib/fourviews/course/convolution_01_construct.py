@@ -9,14 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _pixels(h: int, w: int) -> Tensor:
@@ -27,10 +20,10 @@ def _pixels(h: int, w: int) -> Tensor:
 def circular_convolution(generator: Generator, convolve: Callable) -> None:
     """Odd kernels against torch's own convolution of a padded image."""
     for _ in range(3):
-        H, W = _size(generator, 6, 8), _size(generator, 9, 11)
+        H, W = between(generator, 6, 8), between(generator, 9, 11)
         d, c = 2, 3
-        K, L = (2 * _size(generator, 1, 2) + 1 for _ in range(2))
-        x, weight = _draw(generator, H, W, d), _draw(generator, c, d, K, L)
+        K, L = (2 * between(generator, 1, 2) + 1 for _ in range(2))
+        x, weight = gaussian(generator, H, W, d), gaussian(generator, c, d, K, L)
         padded = torch.nn.functional.pad(
             x.movedim(-1, 0)[None], (L // 2, L // 2, K // 2, K // 2), mode="circular"
         )
@@ -58,7 +51,7 @@ def smallest_sharpness(generator: Generator, sharpness: Callable) -> None:
     for round_ in range(4):
         # From nearly useless to fine, and never the same number twice.
         share = (0.5 + 0.4 * float(torch.rand((), generator=generator))) / 30.0**round_
-        weight = _draw(generator, 3, 2, 3, 4)
+        weight = gaussian(generator, 3, 2, 3, 4)
         low = -float(torch.rand((), generator=generator))
         span = (low, low + 0.5 + 2 * float(torch.rand((), generator=generator)))
         each = [float(kernel.abs().sum()) for kernel in weight]
@@ -83,7 +76,7 @@ def smallest_sharpness(generator: Generator, sharpness: Callable) -> None:
 def unsharp_mask(generator: Generator, unsharp: Callable) -> None:
     """Two dense softmax heads against the filter by its definition."""
     for _ in range(3):
-        h, w = _size(generator, 5, 7), _size(generator, 8, 9)
+        h, w = between(generator, 5, 7), between(generator, 8, 9)
         sigma = 0.6 + 2 * float(torch.rand((), generator=generator))
         amount = 0.2 + 2 * float(torch.rand((), generator=generator))
         pair = run(unsharp, sigma, amount)
@@ -113,7 +106,7 @@ def unsharp_mask(generator: Generator, unsharp: Callable) -> None:
 def two_numbers(generator: Generator, encode: Callable, query: Callable) -> None:
     """Which pixel wins, from all queries of an image, and by how much."""
     for _ in range(2):
-        side = _size(generator, 4, 6)
+        side = between(generator, 4, 6)
         grid, at = (side, side), _pixels(side, side)
         offsets = at[None] - at[:, None]
         s = len(at)

@@ -12,14 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from .. import convolution
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _least_error(kernel: Tensor, pixels: Iterable[tuple[int, int]]) -> float:
@@ -39,8 +32,8 @@ def _least_error(kernel: Tensor, pixels: Iterable[tuple[int, int]]) -> float:
 def pixels_of_few_heads(generator: Generator, best_pixels: Callable) -> None:
     """Against all other choices, each by least squares."""
     inside = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
-    for heads in (_size(generator, 5, 8), _size(generator, 2, 4), 1):
-        kernel = _draw(generator, 2, 3, 3, 3)
+    for heads in (between(generator, 5, 8), between(generator, 2, 4), 1):
+        kernel = gaussian(generator, 2, 3, 3, 3)
         answer = run(best_pixels, kernel, heads)
         pair = isinstance(answer, tuple | list) and len(answer) == 2
         require(pair, "best_pixels(kernel, heads) must return a pair: offsets and error")
@@ -72,8 +65,8 @@ def _counted_with_weights_first(h: int, w: int, d: int, heads: int, d_out: int) 
 def operations_of_a_layer(generator: Generator, flops: Callable) -> None:
     """Against the counter that sees every product, with few outputs and with many."""
     for few in (False, True):
-        h, w = _size(generator, 3, 6), _size(generator, 7, 11)
-        d, heads, d_out = (_size(generator, 2, 5) for _ in range(3))
+        h, w = between(generator, 3, 6), between(generator, 7, 11)
+        d, heads, d_out = (between(generator, 2, 5) for _ in range(3))
         d, d_out = (d + 5, d_out) if few else (d, d_out + 5)
         layer = convolution.QuadraticAttention(d, heads, d_out=d_out)
         counted = convolution.cost(layer, torch.zeros(1, h, w, d)).flops
@@ -91,7 +84,7 @@ def operations_of_a_layer(generator: Generator, flops: Callable) -> None:
 @exercise("ex-learned-reach")
 def reach_of_heads(generator: Generator, reach: Callable) -> None:
     """Heads that look at themselves, at one corner, and anywhere, pixel by pixel."""
-    h, w = _size(generator, 2, 3), _size(generator, 4, 5)
+    h, w = between(generator, 2, 3), between(generator, 4, 5)
     pixels = list(product(range(h), range(w)))
     itself = torch.eye(h * w, dtype=torch.float64).view(1, 1, h, w, h, w)
     corner = torch.zeros_like(itself)
@@ -105,7 +98,7 @@ def reach_of_heads(generator: Generator, reach: Callable) -> None:
     wanted = sum(math.hypot(i, j) for i, j in pixels) / len(pixels)
     close(found[1], wanted, f"wrong for a head that looks at the first of {h} × {w} pixels")
     n, heads = 2, 3
-    drawn = _draw(generator, n, heads, h * w, h * w).softmax(-1)
+    drawn = gaussian(generator, n, heads, h * w, h * w).softmax(-1)
     maps = drawn.view(n, heads, h, w, h, w)
     found = tensor(run(reach, maps), (heads,), "reach(maps)", dtype=maps.dtype)
     wanted = torch.zeros(heads, dtype=maps.dtype)
@@ -118,11 +111,11 @@ def reach_of_heads(generator: Generator, reach: Callable) -> None:
 def least_squares_of_heads(generator: Generator, best_weights: Callable) -> None:
     """Shape, then that no small change lowers the error: with different heads and with twins."""
     for twins in (False, True):
-        heads, keys, d, o = 4, _size(generator, 8, 12), 3, 2
-        attention = _draw(generator, heads, keys).softmax(-1)
+        heads, keys, d, o = 4, between(generator, 8, 12), 3, 2
+        attention = gaussian(generator, heads, keys).softmax(-1)
         if twins:
             attention[1] = attention[0]
-        kernel = _draw(generator, keys, d, o)
+        kernel = gaussian(generator, keys, d, o)
         W = tensor(run(best_weights, attention, kernel), (heads, d, o), "best_weights(…)")
         words = "where two heads look at the same place" if twins else "for heads that all differ"
 

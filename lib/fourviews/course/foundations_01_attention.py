@@ -11,27 +11,20 @@ from torch import Generator, Tensor
 
 from ..attention import attention
 from .checking import LargestResult, close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-attention-temperature")
 def limit_of_sharpness(generator: Generator, sharpest: Callable) -> None:
     """Softmax at a sharpness whose powers are zeros and ones, with and without ties."""
-    q, v = _size(generator, 3, 4), _size(generator, 2, 3)
-    k, d = _size(generator, 6, 9), 5
-    V = _draw(generator, k, v)
+    q, v = between(generator, 3, 4), between(generator, 2, 3)
+    k, d = between(generator, 6, 9), 5
+    V = gaussian(generator, k, v)
 
     # Scores of either sign, a different order in each row, at least 1 apart.
     orders = torch.stack([torch.randperm(k, generator=generator) for _ in range(q)])
     scores = orders.double() - k + 1.5
-    K = torch.linalg.qr(_draw(generator, k, k)).Q
+    K = torch.linalg.qr(gaussian(generator, k, k)).Q
     Q = scores @ K
     out = tensor(run(sharpest, Q, K, V), (q, v), "sharpest(Q, K, V)")
     require(
@@ -60,15 +53,15 @@ def limit_of_sharpness(generator: Generator, sharpest: Callable) -> None:
 @exercise("ex-attention-recurrent")
 def one_reading(generator: Generator, read_once: Callable) -> None:
     """Causality, the token itself, the masked matrix, and no matrix of all scores."""
-    s, d, v = _size(generator, 7, 9), _size(generator, 2, 3), _size(generator, 4, 5)
-    Q, K, V = _draw(generator, s, d), _draw(generator, s, d), _draw(generator, s, v)
+    s, d, v = between(generator, 7, 9), between(generator, 2, 3), between(generator, 4, 5)
+    Q, K, V = gaussian(generator, s, d), gaussian(generator, s, d), gaussian(generator, s, v)
     out = tensor(run(read_once, Q, K, V), (s, v), "read_once(Q, K, V)", dtype=Q.dtype)
     require(bool(out.any()), "read_once(Q, K, V) is zero")
 
     later = s // 2
     others = [x.clone() for x in (Q, K, V)]
     for x in others:
-        x[later:] = _draw(generator, *x[later:].shape)
+        x[later:] = gaussian(generator, *x[later:].shape)
     changed = tensor(run(read_once, *others), (s, v), "read_once(Q, K, V)")
     close(
         changed[:later],
@@ -79,8 +72,8 @@ def one_reading(generator: Generator, read_once: Callable) -> None:
     wanted = (Q @ K.T / math.sqrt(d)).tril() @ V
     close(out, wanted, "read_once is not causal linear attention")
 
-    s = 40 + _size(generator, 0, 9)
-    Q, K, V = _draw(generator, s, d), _draw(generator, s, d), _draw(generator, s, v)
+    s = 40 + between(generator, 0, 9)
+    Q, K, V = gaussian(generator, s, d), gaussian(generator, s, d), gaussian(generator, s, v)
     with LargestResult() as largest:
         run(read_once, Q, K, V)
     require(
@@ -102,8 +95,8 @@ def _causal_layer(X: Tensor) -> Tensor:
 @exercise("ex-attention-order")
 def swap_of_two(generator: Generator, last: Callable, tokens: Tensor) -> None:
     """The last row for random tokens, then what the swap does to the student's three."""
-    s, d = _size(generator, 4, 6), _size(generator, 2, 3)
-    X = _draw(generator, s, d)
+    s, d = between(generator, 4, 6), between(generator, 2, 3)
+    X = gaussian(generator, s, d)
     one, two = _causal_layer(X), _causal_layer(_causal_layer(X))
     name = "last(X, layers)"
     layers = 1
@@ -152,9 +145,9 @@ def merged_memories(
     generator: Generator, read: Callable, merge: Callable, answer: Callable
 ) -> None:
     """One pair, one reader, two readers of different lengths, many readers in any order."""
-    v = _size(generator, 2, 4)
-    n = _size(generator, 9, 12)
-    scores, values = 2 * _draw(generator, n), _draw(generator, n, v)
+    v = between(generator, 2, 4)
+    n = between(generator, 9, 12)
+    scores, values = 2 * gaussian(generator, n), gaussian(generator, n, v)
 
     def memory_of(places: list[int]) -> Any:
         memory = None
@@ -189,7 +182,7 @@ def merged_memories(
         attended(up),
         "one reader gets a wrong answer when a new score is larger than those before",
     )
-    cut = _size(generator, 2, 3)
+    cut = between(generator, 2, 3)
     everything = list(range(n))
     parts = memory_of(everything[:cut]), memory_of(everything[cut:])
     for (first, second), order in ((parts, "first"), (parts[::-1], "last")):

@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 from torch.nn.functional import logsigmoid
 
 from .checking import close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-lml-capped")
 def nearest_point(generator: Generator, capped: Callable) -> None:
     """Bounds, sum, and the condition that no corner of the polytope lies in a better direction."""
     for scale in (0.2, 1.0, 3.0):
-        n = _size(generator, 5, 9)
-        x = scale * _draw(generator, n) + _draw(generator, 1)
-        for k in {0, 1, _size(generator, 2, n - 1), n}:
+        n = between(generator, 5, 9)
+        x = scale * gaussian(generator, n) + gaussian(generator, 1)
+        for k in {0, 1, between(generator, 2, n - 1), n}:
             y = tensor(run(capped, x, k), (n,), f"capped(x, {k})", dtype=x.dtype)
             require(y.min() >= 0, f"capped(x, {k}) has a negative entry")
             require(y.max() <= 1, f"capped(x, {k}) has an entry above 1")
@@ -45,8 +38,8 @@ def nearest_point(generator: Generator, capped: Callable) -> None:
 def backward_pass(generator: Generator, gradient: Callable) -> None:
     """Against the derivative of the shifted logistic function, taken as a matrix."""
     for scale in (0.5, 2.0, 5.0):
-        n = _size(generator, 4, 8)
-        z, g = scale * _draw(generator, n), _draw(generator, n)
+        n = between(generator, 4, 8)
+        z, g = scale * gaussian(generator, n), gaussian(generator, n)
         found = tensor(run(gradient, z, g), (n,), "gradient(z, g)", dtype=z.dtype)
         w = torch.sigmoid(z) * torch.sigmoid(-z)
         close(
@@ -66,9 +59,9 @@ def backward_pass(generator: Generator, gradient: Callable) -> None:
 def root_of_the_sum(generator: Generator, shifted: Callable) -> None:
     """One common shift, the right sum, and no digits lost where y is close to 0 and 1."""
     for scale in (0.0, 1.0, 8.0):
-        n = _size(generator, 4, 9)
-        k = _size(generator, 1, n - 1)
-        x = scale * _draw(generator, n) + _draw(generator, 1)
+        n = between(generator, 4, 9)
+        k = between(generator, 1, n - 1)
+        x = scale * gaussian(generator, n) + gaussian(generator, 1)
         z = tensor(run(shifted, x, k), (n,), "shifted(x, k)", dtype=x.dtype)
         shift = z - x
         close(

@@ -7,17 +7,10 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from .checking import close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _two(value: object, name: str) -> tuple[float, float]:
@@ -31,8 +24,8 @@ def _two(value: object, name: str) -> tuple[float, float]:
 def paired_differences(generator: Generator, paired: Callable) -> None:
     """Against sums over all pairs of seeds, which need no mean."""
     for _ in range(3):
-        m = _size(generator, 2, 9)
-        a, b = _draw(generator, m), _draw(generator, m)
+        m = between(generator, 2, 9)
+        a, b = gaussian(generator, m), gaussian(generator, m)
         quantile = float(1 + torch.rand((), generator=generator))
         name = "paired(values, others, quantile)"
         mean, half = _two(run(paired, a, b, quantile), name)
@@ -52,7 +45,7 @@ def paired_differences(generator: Generator, paired: Callable) -> None:
 def smoothed_counts(generator: Generator, frequencies: Callable) -> None:
     """Entries by entries, counted over the list of pairs."""
     for _ in range(2):
-        r, kinds, P = _size(generator, 20, 60), _size(generator, 3, 5), _size(generator, 2, 4)
+        r, kinds, P = between(generator, 20, 60), between(generator, 3, 5), between(generator, 2, 4)
         subject, other = torch.randint(0, kinds, (2, r), generator=generator)
         written = torch.rand(r, P, generator=generator) < 0.4
         smoothing = float(0.5 + 3 * torch.rand((), generator=generator))
@@ -78,13 +71,13 @@ def smoothed_counts(generator: Generator, frequencies: Callable) -> None:
 def two_lists(generator: Generator, recalls: Callable) -> None:
     """Against sorting all triples by hand."""
     for _ in range(4):
-        pairs, P = _size(generator, 3, 6), _size(generator, 2, 4)
-        scores = 5 * _draw(generator, pairs, P)
+        pairs, P = between(generator, 3, 6), between(generator, 2, 4)
+        scores = 5 * gaussian(generator, pairs, P)
         labels = torch.rand(pairs, P, generator=generator) < 0.4
-        labels[_size(generator, 0, pairs - 1), _size(generator, 0, P - 1)] = True
+        labels[between(generator, 0, pairs - 1), between(generator, 0, P - 1)] = True
         order = sorted(itertools.product(range(pairs), range(P)), key=lambda t: -float(scores[t]))
         total = int(labels.sum())
-        for k in (1, _size(generator, 2, pairs), pairs * P):
+        for k in (1, between(generator, 2, pairs), pairs * P):
             found = _two(run(recalls, scores, labels, k), f"recalls(scores, labels, {k})")
             seen: set[int] = set()
             once = [t for t in order if not (t[0] in seen or seen.add(t[0]))]
@@ -99,11 +92,11 @@ def two_lists(generator: Generator, recalls: Callable) -> None:
 @exercise("ex-topk-propensity")
 def mean_over_writers(generator: Generator, fair_loss: Callable) -> None:
     """The exact expectation: all subsets of the true labels with their probabilities."""
-    n = _size(generator, 5, 8)
-    k = _size(generator, 2, n - 2)
-    logits = 2 * _draw(generator, n)
+    n = between(generator, 5, 8)
+    k = between(generator, 2, n - 2)
+    logits = 2 * gaussian(generator, n)
     q = 0.1 + 0.85 * torch.rand(n, generator=generator, dtype=torch.float64)
-    true = torch.randperm(n, generator=generator)[: _size(generator, 2, 4)].tolist()
+    true = torch.randperm(n, generator=generator)[: between(generator, 2, 4)].tolist()
     mean = 0.0
     for subset in itertools.product((False, True), repeat=len(true)):
         written = torch.zeros(n, dtype=torch.bool)

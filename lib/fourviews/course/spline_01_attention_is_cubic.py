@@ -9,10 +9,7 @@ import torch
 from torch import Generator
 
 from .checking import exercise, require, run
-
-
-def _integer(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between
 
 
 @exercise("ex-cubic-differences")
@@ -20,8 +17,8 @@ def degree_of_values(generator: Generator, polynomial_degree: Callable) -> None:
     """Random polynomials that are written as products of linear factors."""
     for trial in range(6):
         extra = 2 + trial % 3
-        degree = _integer(generator, 0, 6)
-        roots = [Fraction(_integer(generator, -30, 30), 7) for _ in range(degree)]
+        degree = between(generator, 0, 6)
+        roots = [Fraction(between(generator, -30, 30), 7) for _ in range(degree)]
         values = []
         for place in range(degree + extra):
             value = Fraction(3, 5)
@@ -43,7 +40,7 @@ def degree_of_values(generator: Generator, polynomial_degree: Callable) -> None:
             f"{len(values)} values of a product of {degree} linear factors: the degree comes out "
             "wrong",
         )
-    bumps = [Fraction(_integer(generator, 1, 9)) for _ in range(5)]
+    bumps = [Fraction(between(generator, 1, 9)) for _ in range(5)]
     bumps[2] += 100
     require(
         run(polynomial_degree, bumps) is None,
@@ -66,9 +63,9 @@ def degree_of_swapped_blocks(generator: Generator, swapped_degree: Callable) -> 
     prime = 2**31 - 1
 
     def affine(p: list[int]) -> list[int]:
-        slope = _integer(generator, 2, 99)
+        slope = between(generator, 2, 99)
         out = [slope * a % prime for a in p]
-        out[0] = (out[0] + _integer(generator, 1, 99)) % prime
+        out[0] = (out[0] + between(generator, 1, 99)) % prime
         return out
 
     def attend(p: list[int], z: list[int]) -> list[int]:
@@ -129,8 +126,8 @@ def maximum_of_minima(generator: Generator, normal_form_of: Callable) -> None:
     """The values at random rational points, in all quadrants; only polynomials."""
     check_polynomials(normal_form_of, "normal_form_of", most=6)
     for _ in range(80):
-        a = Fraction(_integer(generator, -60, 60), 8)
-        b = Fraction(_integer(generator, -60, 60), 8)
+        a = Fraction(between(generator, -60, 60), 8)
+        b = Fraction(between(generator, -60, 60), 8)
         value = max(
             min(row) for row in rows_of_numbers(run(normal_form_of, a, b), "normal_form_of")
         )

@@ -7,29 +7,24 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from scipy import interpolate
-from torch import Generator, Tensor
+from torch import Generator
 
 from ..spline import Expression, compile_decoder, compile_encoder, maximum, minimum, variables
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-compile-heads")
 def product_of_three(generator: Generator, heads: Callable) -> None:
     """The sum of the heads against the product, at points of all signs."""
     for _ in range(4):
-        d = _size(generator, 1, 4)
-        functions = [_draw(generator, d + 1) for _ in range(3)]
+        d = between(generator, 1, 4)
+        functions = [gaussian(generator, d + 1) for _ in range(3)]
         found = run(heads, *functions)
         require(isinstance(found, Sequence), "heads(a, b, c) is no list of heads")
-        points = torch.cat([_draw(generator, 200, d), torch.ones(200, 1, dtype=torch.float64)], 1)
+        points = torch.cat(
+            [gaussian(generator, 200, d), torch.ones(200, 1, dtype=torch.float64)], 1
+        )
         total = torch.zeros(200, dtype=torch.float64)
         for head in found:
             require(
@@ -58,10 +53,10 @@ def product_of_three(generator: Generator, heads: Callable) -> None:
 def values_without_cases(generator: Generator, from_pieces: Callable) -> None:
     """Against SciPy inside of the knots, and at both ends beyond them."""
     for cubic in (False, True):
-        count = _size(generator, 4, 7)
+        count = between(generator, 4, 7)
         knots = (0.2 + torch.rand(count, generator=generator, dtype=torch.float64)).cumsum(0)
         knots = knots - 2
-        y, kind = _draw(generator, count), "cubic" if cubic else "linear"
+        y, kind = gaussian(generator, count), "cubic" if cubic else "linear"
         if cubic:
             f = interpolate.CubicSpline(knots.numpy(), y.numpy())
         else:
@@ -92,10 +87,10 @@ def _stack_of_terms(
 @exercise("ex-compile-blocks")
 def counted_by_the_compiler(generator: Generator, blocks: Callable) -> None:
     """Against what the compiler needs for functions whose polynomials share nothing."""
-    cases = [(1, k, q, True) for k in (1, 2, 4, _size(generator, 5, 9)) for q in (1, 2, 5)]
-    for k in (1, 2, _size(generator, 3, 4)):
+    cases = [(1, k, q, True) for k in (1, 2, 4, between(generator, 5, 9)) for q in (1, 2, 5)]
+    for k in (1, 2, between(generator, 3, 4)):
         for same in (True, False):
-            cases.append((_size(generator, 2, 3), k, _size(generator, 1, 3), same))
+            cases.append((between(generator, 2, 3), k, between(generator, 1, 3), same))
     for tokens, degree, terms, same in cases:
         X = variables(tokens, 1)
         f = _stack_of_terms(generator, X[0, 0], X[-1, 0], degree, terms)
@@ -112,7 +107,7 @@ def counted_by_the_compiler(generator: Generator, blocks: Callable) -> None:
 @exercise("ex-compile-queue")
 def waits_one_by_one(generator: Generator, waiting: Callable) -> None:
     """The compiled decoder against the queue, customer by customer."""
-    for tokens in (_size(generator, 1, 3), _size(generator, 4, 8), _size(generator, 4, 8)):
+    for tokens in (between(generator, 1, 3), between(generator, 4, 8), between(generator, 4, 8)):
         rows = np.asarray(run(waiting, tokens), dtype=object)
         require(
             rows.shape == (tokens, 1),
@@ -122,7 +117,7 @@ def waits_one_by_one(generator: Generator, waiting: Callable) -> None:
             decoder = compile_decoder(rows)
         except ValueError as error:
             require(False, f"waiting({tokens}) does not compile to a decoder: {error}")
-        x = _draw(generator, 30, tokens, 1)
+        x = gaussian(generator, 30, tokens, 1)
         out = decoder(x)
         require(out.min() > -1e-9, f"waiting({tokens}) has a customer who waits a negative time")
         wait = torch.zeros(30, 1, dtype=torch.float64)

@@ -6,30 +6,23 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from .checking import close, exercise, require, run, tensor
+from .draws import between, gaussian
 from .spline_01_attention_is_cubic import check_polynomials, rows_of_numbers
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _integer(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
 
 
 @exercise("ex-view-limit")
 def best_keys(generator: Generator, hard_attention: Callable) -> None:
     """Softmax attention, sharp enough that only the best keys are left; with a repeated key."""
-    m, s, d, c = 9, _integer(generator, 5, 7), 3, 2
+    m, s, d, c = 9, between(generator, 5, 7), 3, 2
     for _ in range(3):
         # Small scores: no fixed sharpness is large enough. Whole numbers in keys and, up to a power
         # of two, in queries: scores have no rounding, in whatever order they are summed, so that a
         # repeated key has exactly the same score.
-        Q = (_draw(generator, m, d) * 2**20).round() / 2**26
-        V = _draw(generator, s, c)
+        Q = (gaussian(generator, m, d) * 2**20).round() / 2**26
+        V = gaussian(generator, s, c)
         K = torch.randint(-5, 6, (s, d), generator=generator).double()
         first = int((Q @ K.mT)[0].argmax())
         K[(first + 1) % s] = K[first]
@@ -65,9 +58,9 @@ def expression_of_pieces(generator: Generator, as_expression: Callable) -> None:
     for count in range(1, 5):
         places = torch.randperm(40, generator=generator)[:count] - 20
         knots = [Fraction(int(place), 3) for place in places.sort().values]
-        pieces = [[Fraction(_integer(generator, -4, 4)) for _ in range(3)]]
+        pieces = [[Fraction(between(generator, -4, 4)) for _ in range(3)]]
         for t in knots:
-            new = [Fraction(_integer(generator, -4, 4)) for _ in range(_integer(generator, 1, 4))]
+            new = [Fraction(between(generator, -4, 4)) for _ in range(between(generator, 1, 4))]
             before = sum(a * t**k for k, a in enumerate(pieces[-1]))
             new[0] += before - sum(a * t**k for k, a in enumerate(new))
             pieces.append(new)
@@ -77,7 +70,7 @@ def expression_of_pieces(generator: Generator, as_expression: Callable) -> None:
             isinstance(f, spline.Expression),
             f"as_expression must return an expression made of x, not {type(f).__name__}",
         )
-        for at in [*knots, *(Fraction(_integer(generator, -60, 60), 4) for _ in range(20))]:
+        for at in [*knots, *(Fraction(between(generator, -60, 60), 4) for _ in range(20))]:
             piece = pieces[sum(t <= at for t in knots)]
             side = "to the left of all knots" if at < knots[0] else "beyond the first knot"
             require(
@@ -91,8 +84,8 @@ def above_the_parabola(generator: Generator, above_parabola: Callable) -> None:
     """The values at random rational points on both sides of the parabola, and below the axis."""
     check_polynomials(above_parabola, "above_parabola", most=3)
     for _ in range(60):
-        a = Fraction(_integer(generator, -30, 30), 8)
-        step = Fraction(_integer(generator, 1, 60), 8)
+        a = Fraction(between(generator, -30, 30), 8)
+        step = Fraction(between(generator, 1, 60), 8)
         for b, where in (
             (-step, "below the x axis"),
             (a * a + step, "above the parabola"),

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from .checking import LargestResult, close, exercise, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 @exercise("ex-energies-recall")
 def recalled(generator: Generator, recall: Callable) -> None:
     """Energy from its definition, the step from the energy's derivative."""
     # Three different sizes, so that no wrong order of axes has the right shape.
-    m, n, d = _size(generator, 6, 8), _size(generator, 4, 5), _size(generator, 2, 3)
-    X, Y = _draw(generator, m, d), _draw(generator, n, d)
+    m, n, d = between(generator, 6, 8), between(generator, 4, 5), between(generator, 2, 3)
+    X, Y = gaussian(generator, m, d), gaussian(generator, n, d)
     beta = 0.5 + 2 * float(torch.rand((), generator=generator))
     for theta in (1.0, 0.4):
         pair = run(recall, X, Y, beta, theta)
@@ -48,9 +41,9 @@ def recalled(generator: Generator, recall: Callable) -> None:
 @exercise("ex-energies-sweep")
 def one_sweep(generator: Generator, sweep: Callable) -> None:
     """The step against the derivative of the energy, and no tensor of s × s × d numbers."""
-    s, d = _size(generator, 6, 8), _size(generator, 2, 4)
-    Y, X = _draw(generator, s, d), _draw(generator, s, d)
-    A = _draw(generator, s, s).abs() * (_draw(generator, s, s) > 0)
+    s, d = between(generator, 6, 8), between(generator, 2, 4)
+    Y, X = gaussian(generator, s, d), gaussian(generator, s, d)
+    A = gaussian(generator, s, s).abs() * (gaussian(generator, s, s) > 0)
     A = A + A.T
     for mu in (0.8, 0.0):
         got = tensor(run(sweep, Y, X, A, mu), (s, d), "sweep(Y, X, A, mu)")
@@ -68,7 +61,7 @@ def one_sweep(generator: Generator, sweep: Callable) -> None:
         )
     s, d = 8, 9
     with LargestResult() as largest:
-        run(sweep, _draw(generator, s, d), _draw(generator, s, d), A.new_ones(s, s), 0.5)
+        run(sweep, gaussian(generator, s, d), gaussian(generator, s, d), A.new_ones(s, s), 0.5)
     require(
         largest.numbers < s * s * d,
         f"for {s} tokens with {d} features there is a tensor of {largest.numbers} numbers; matrices "
@@ -79,10 +72,10 @@ def one_sweep(generator: Generator, sweep: Callable) -> None:
 @exercise("ex-energies-implicit")
 def derivative_of_a_minimiser(generator: Generator, hypergradient: Callable) -> None:
     """The gradient against automatic differentiation of the closed form, n < d and n > d."""
-    d = _size(generator, 4, 6)
+    d = between(generator, 4, 6)
     for n in (d - 2, d + 3):
-        A, b = _draw(generator, n, d), _draw(generator, n)
-        w, t = _draw(generator, d), _draw(generator, d)
+        A, b = gaussian(generator, n, d), gaussian(generator, n)
+        w, t = gaussian(generator, d), gaussian(generator, d)
         got = tensor(run(hypergradient, A, b, w, t), (d,), "hypergradient(A, b, w, t)")
         free = w.clone().requires_grad_()
         H = A.T @ A + torch.diag(free.exp())

@@ -8,14 +8,7 @@ import torch
 from torch import Generator, Tensor
 
 from .checking import LargestResult, close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
-def _size(generator: Generator, low: int, high: int) -> int:
-    return int(torch.randint(low, high + 1, (1,), generator=generator))
+from .draws import between, gaussian
 
 
 def _no_differences(s: int, d: int, largest: LargestResult) -> None:
@@ -33,8 +26,8 @@ def _weights(Y: Tensor) -> Tensor:
 @exercise("ex-step-shift")
 def rise_after_a_shift(generator: Generator, nearest_shift: Callable) -> None:
     """The rise from the shifted tokens, and the length of the shift."""
-    s, d = _size(generator, 5, 7), _size(generator, 2, 3)
-    Y, lam, rise = _draw(generator, s, d), 0.8, 1.5
+    s, d = between(generator, 5, 7), between(generator, 2, 3)
+    Y, lam, rise = gaussian(generator, s, d), 0.8, 1.5
 
     def grows(tokens: Tensor) -> Tensor:
         w = _weights(tokens)
@@ -67,8 +60,8 @@ def rise_after_a_shift(generator: Generator, nearest_shift: Callable) -> None:
 @exercise("ex-step-sink")
 def attention_with_a_sink(generator: Generator, sink_attention: Callable) -> None:
     """Weights and step from their definition, for two confinements."""
-    s, d = _size(generator, 5, 7), _size(generator, 2, 3)
-    Y = _draw(generator, s, d)
+    s, d = between(generator, 5, 7), between(generator, 2, 3)
+    Y = gaussian(generator, s, d)
     w = _weights(Y)
     for lam in (0.6, 5.0):
         pair = run(sink_attention, Y, lam)
@@ -87,17 +80,17 @@ def attention_with_a_sink(generator: Generator, sink_attention: Callable) -> Non
         close(after, w @ Y / total, "the tokens after the step are not those of the repaired step")
     s, d = 8, 9
     with LargestResult() as largest:
-        run(sink_attention, _draw(generator, s, d), 0.6)
+        run(sink_attention, gaussian(generator, s, d), 0.6)
     _no_differences(s, d, largest)
 
 
 @exercise("ex-step-alibi")
 def energy_with_positions(generator: Generator, energy: Callable, step: Callable) -> None:
     """The step from its definition, the energy by its derivative: a multiple of D times the move."""
-    s, d = _size(generator, 5, 7), _size(generator, 2, 3)
+    s, d = between(generator, 5, 7), between(generator, 2, 3)
     place = torch.arange(s)
     for m in (0.4, 1.3):
-        Y = _draw(generator, s, d)
+        Y = gaussian(generator, s, d)
         scores = Y @ Y.T - 0.5 * Y.square().sum(1) - m * (place[:, None] - place).abs()
         wanted = torch.softmax(scores, dim=1) @ Y
         got = tensor(run(step, Y, m), (s, d), "step(Y, m)")
@@ -133,7 +126,7 @@ def energy_with_positions(generator: Generator, energy: Callable, step: Callable
             atol=1e-6 * abs(factor),
         )
     s, d = 8, 9
-    Y = _draw(generator, s, d)
+    Y = gaussian(generator, s, d)
     with LargestResult() as largest:
         run(step, Y, 0.4)
         run(energy, Y, 0.4)

@@ -8,21 +8,18 @@ import torch
 from torch import Generator, Tensor
 
 from .checking import close, exercise, number, require, run, tensor
-
-
-def _draw(generator: Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+from .draws import gaussian
 
 
 def _bowl(generator: Generator, d: int, least: float = 0.3) -> Tensor:
-    A = _draw(generator, d, d)
+    A = gaussian(generator, d, d)
     return A @ A.T / d + least * torch.eye(d, dtype=torch.float64)
 
 
 @exercise("ex-aim-noise")
 def error_of_a_cycle(generator: Generator, cycle: Callable) -> None:
     """End point and error against their definitions, with unequal steps and two bowls."""
-    y, p, q = _draw(generator, 3), _draw(generator, 3), _draw(generator, 3)
+    y, p, q = gaussian(generator, 3), gaussian(generator, 3), gaussian(generator, 3)
     F, G = _bowl(generator, 3), _bowl(generator, 3)
 
     def grad_f(z: Tensor) -> Tensor:
@@ -53,7 +50,7 @@ def ball(generator: Generator, exceptional_ball: Callable) -> None:
     """The ball, its shrinking, and points outside of it at which the sum must not rise."""
     d = 3
     F, G = _bowl(generator, d), _bowl(generator, d)
-    p, q = _draw(generator, d), _draw(generator, d)
+    p, q = gaussian(generator, d), gaussian(generator, d)
     tops = [float(torch.linalg.eigvalsh(M)[-1]) for M in (F, G, F + G)]
     c = float(torch.linalg.eigvalsh(F + G)[0])
     longest = min(1 / tops[2], c / (tops[0] * tops[1]))
@@ -78,7 +75,7 @@ def ball(generator: Generator, exceptional_ball: Callable) -> None:
             "the minimiser of f + g does not lie in the ball",
         )
         k = c / (alpha * tops[0] * tops[1])
-        way = _draw(generator, 200, d)
+        way = gaussian(generator, 200, d)
         edge = centre + radius * way / way.norm(dim=1, keepdim=True)
         ratio = (edge - p).norm(dim=1) / (edge - goal).norm(dim=1)
         require(
@@ -105,7 +102,7 @@ def certificate(generator: Generator, certified: Callable) -> None:
     """In the interior, at walls, and never where the energy rises."""
     seen = {True: 0, False: 0}
     for _ in range(120):
-        p, q, y = _draw(generator, 3), _draw(generator, 3), _draw(generator, 3).relu()
+        p, q, y = gaussian(generator, 3), gaussian(generator, 3), gaussian(generator, 3).relu()
 
         def grad_f(z: Tensor, p: Tensor = p) -> Tensor:
             return z - p

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fourviews.display.switches import switched_on
+
 from .files.cache import cache_dir, locked
 from .files.checksums import ChecksumError, digest, verify
 from .files.download import DownloadError, download, offline
@@ -200,7 +202,7 @@ def locate(
         if path is not None:
             # A built page says what it used by printing the source; a warning would show the folder of
             # the run.
-            if failure is not None and os.environ.get("FOURVIEWS_BOOK_BUILD") != "1":
+            if failure is not None and not switched_on("FOURVIEWS_BOOK_BUILD"):
                 warnings.warn(
                     f"{failure}. Using what {data.substitute.package} ships instead.", stacklevel=3
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import operator
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,13 +11,14 @@ from typing import Any
 
 from .frames import Frame, chosen, draw_frame, strip
 from .moving_html import moving_html
+from .moving_widget import view
+from .switches import switched_off, switched_on
 
 _MOST_FRAMES = 60
 _MOST_BYTES = 1_200_000
 _FRAMES_ON_PAPER = 4
 _SHORTEST_MS = 340  # nothing may flash more than three times a second
 _SECONDS_OF_PATIENCE = 3.0
-_OFF = {"0", "false", "no", "off"}
 
 
 def slider(
@@ -243,8 +243,6 @@ class MovingFigure:
     def _repr_mimebundle_(self, include=None, exclude=None):
         bundle: dict[str, Any] = {"text/plain": repr(self), "text/html": self.html()}
         if self._live:
-            from .moving_widget import view
-
             bundle.update(view(self))
         else:
             shown = chosen(len(self.values), _FRAMES_ON_PAPER)
@@ -256,9 +254,7 @@ class MovingFigure:
 
 def _live() -> bool:
     """Whether a notebook's kernel can draw while the reader moves the slider."""
-    if os.environ.get("FOURVIEWS_BOOK_BUILD", "").strip().lower() not in {"", *_OFF}:
-        return False
-    if os.environ.get("FOURVIEWS_WIDGETS", "").strip().lower() in _OFF:
+    if switched_on("FOURVIEWS_BOOK_BUILD") or switched_off("FOURVIEWS_WIDGETS"):
         return False
     if any(importlib.util.find_spec(name) is None for name in ("IPython", "ipywidgets")):
         return False

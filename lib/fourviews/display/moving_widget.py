@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from .moving_figure import MovingFigure
+from .frames import Frame
 
 _MEDIA_TYPE = "application/vnd.jupyter.widget-view+json"
 
 
-def build(figure: MovingFigure):
+class Drawn(Protocol):
+    """What the widget asks of a figure: its texts, and a frame whenever a value is chosen."""
+
+    label: str
+    caption: str
+    texts: Sequence[str]
+    alts: Sequence[str]
+    start: int
+    interval_ms: int | None
+    complete: bool
+
+    def frame(self, index: int) -> Frame: ...
+
+
+def build(figure: Drawn):
     """A box with the picture, the slider, and the play button of an animation.
 
     Parameters
@@ -55,7 +69,7 @@ def build(figure: MovingFigure):
     return ipywidgets.VBox(rows)
 
 
-def _picture(figure: MovingFigure, index: int) -> str:
+def _picture(figure: Drawn, index: int) -> str:
     """The frame as HTML, or what went wrong: an error in a callback would be lost otherwise."""
     try:
         frame = figure.frame(index)
@@ -68,7 +82,7 @@ def _picture(figure: MovingFigure, index: int) -> str:
     )
 
 
-def view(figure: MovingFigure) -> dict[str, dict]:
+def view(figure: Drawn) -> dict[str, dict]:
     """The entry of an output that says which widget to show there."""
     return {
         _MEDIA_TYPE: {

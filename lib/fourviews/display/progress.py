@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterable
 from typing import Any
 
 from tqdm.std import tqdm
 
+from .switches import switched_off, switched_on
+
 # Shorter work is over before a bar could be read.
 _SECONDS_BEFORE_SHOWN = 1.0
-_OFF = {"0", "false", "no", "off"}
 
 
 def progress_enabled(enabled: bool | None = None) -> bool:
@@ -23,9 +23,9 @@ def progress_enabled(enabled: bool | None = None) -> bool:
     """
     if enabled is not None:
         return bool(enabled)
-    if os.environ.get("FOURVIEWS_BOOK_BUILD", "").strip().lower() not in {"", *_OFF}:
+    if switched_on("FOURVIEWS_BOOK_BUILD"):
         return False
-    return os.environ.get("FOURVIEWS_PROGRESS", "").strip().lower() not in _OFF
+    return not switched_off("FOURVIEWS_PROGRESS")
 
 
 def progress(

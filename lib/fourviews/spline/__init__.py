@@ -4,32 +4,32 @@ ReLU attention is a cubic spline. This package computes with that statement: deg
 measured, sign classes along a line, and the way back, from splines to encoders.
 """
 
-from .compile import compile_decoder, compile_encoder
-from .cpwl import chen_bound, cpwl_network, difference_of_convex, reduce_maximum
-from .degree import degree, measured_degree, transformer_degree
-from .encoder import CompiledEncoder, Report
-from .expression import Expression, maximum, minimum, rational, variables
-from .normal_form import NormalForm, normal_form
-from .partition import (
-    PiecewisePolynomial,
-    SignPartition,
-    sum_and_composition_parameters,
-    triangulation_partition,
-)
-from .pieces import Piece, pieces
-from .pierce_birkhoff import (
-    Counterexample,
-    counterexample,
-    product_of_positive_parts,
-    twin_points,
-)
-from .smoothing import smooth, smoothing_errors
-from .veronese import (
+from .analysis.degree import degree, measured_degree, transformer_degree
+from .analysis.pieces import Piece, pieces
+from .analysis.smoothing import smooth, smoothing_errors
+from .compiler.compile import compile_decoder, compile_encoder
+from .compiler.cpwl import chen_bound, cpwl_network, difference_of_convex, reduce_maximum
+from .compiler.encoder import CompiledEncoder, Report
+from .compiler.veronese import (
     linear_after_veronese,
     monomials,
     network_block,
     veronese,
     veronese_encoder,
+)
+from .functions.expression import Expression, maximum, minimum, rational, variables
+from .functions.normal_form import NormalForm, normal_form
+from .functions.partition import (
+    PiecewisePolynomial,
+    SignPartition,
+    sum_and_composition_parameters,
+    triangulation_partition,
+)
+from .functions.pierce_birkhoff import (
+    Counterexample,
+    counterexample,
+    product_of_positive_parts,
+    twin_points,
 )
 
 __all__ = [

@@ -8,6 +8,7 @@ from jaxtyping import Complex, Float, Int
 from torch import Tensor
 
 from ..network import TwoLayerNetwork
+from ..options import keywords, refuse_unknown
 from ..problem import Problem, _features, _is_integer
 from .portions import portions
 
@@ -73,6 +74,7 @@ class FNO(Problem):
         grid: tuple[int, int],
         **options,
     ) -> None:
+        refuse_unknown(type(self).__name__, options, keywords(type(self)))
         X = _features(X, self.token_axis)
         self.grid = _checked_grid(grid, X.shape[1])
         super().__init__(X, Y, **options)
@@ -397,6 +399,7 @@ class FNONetwork(TwoLayerNetwork):
     def __init__(
         self, first: Tensor, second: Tensor, *, grid: tuple[int, int], blocks: int = 1, **options
     ) -> None:
+        refuse_unknown(type(self).__name__, options, keywords(type(self)))
         super().__init__(first, second, **options)
         self.grid, self.blocks = _checked_sides(grid), blocks
         if not (_is_integer(blocks) and blocks >= 1):

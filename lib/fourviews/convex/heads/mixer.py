@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..network import TwoLayerNetwork
+from ..options import keywords, refuse_unknown
 from ..problem import Problem, _is_integer
 from .portions import portions
 
@@ -211,6 +212,7 @@ class MixerNetwork(TwoLayerNetwork):
     """
 
     def __init__(self, first: Tensor, second: Tensor, *, tokens: int, **options) -> None:
+        refuse_unknown(type(self).__name__, options, keywords(type(self)))
         super().__init__(first, second, **options)
         if not (_is_integer(tokens) and tokens >= 1):
             raise ValueError(f"tokens must be an integer >= 1, got {tokens!r}")

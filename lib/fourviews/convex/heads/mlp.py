@@ -8,11 +8,9 @@ from torch import Tensor
 
 from ..network import MLPNetwork
 from ..problem import Problem
+from .portions import portions
 
 __all__ = ["MLP"]
-
-# Largest temporary, in entries, of the gated maps: gates are taken in portions of this size.
-_PORTION = 2**22
 
 
 class MLP(Problem):
@@ -71,7 +69,7 @@ class MLP(Problem):
         else:
             # sum_j D_j (X Z_j), never [D_1 X … D_P X]: O(rows * d * c) a gate.
             output = rows.new_zeros(len(rows), Z.shape[-1])
-            for part in self._portions(len(masks)):
+            for part in portions(len(masks), len(self._rows) * self.n_outputs):
                 hidden = rows @ Z[part].permute(1, 0, 2).reshape(Z.shape[1], -1)
                 hidden = hidden.view(len(rows), -1, Z.shape[-1])
                 output += torch.einsum("ngc,gn->nc", hidden, masks[part])
@@ -87,7 +85,7 @@ class MLP(Problem):
         if masks is None:
             return (rows.T @ R).unsqueeze(0)
         out = rows.new_empty(len(masks), rows.shape[1], R.shape[1])
-        for part in self._portions(len(masks)):
+        for part in portions(len(masks), len(self._rows) * self.n_outputs):
             gated = masks[part].T.unsqueeze(-1) * R.unsqueeze(1)
             image = rows.T @ gated.reshape(len(rows), -1)
             out[part] = image.view(rows.shape[1], -1, R.shape[1]).permute(1, 0, 2)
@@ -132,10 +130,6 @@ class MLP(Problem):
         bound = torch.minimum(each, whole).sqrt() * (1 + 1e-9)
         # The mean over s tokens is a map of norm 1/sqrt(s).
         return bound / self.X.shape[1] ** 0.5 if self.pool == "mean" else bound
-
-    def _portions(self, count: int) -> list[slice]:
-        size = max(1, _PORTION // max(1, len(self._rows) * self.n_outputs))
-        return [slice(i, i + size) for i in range(0, count, size)]
 
     def relu_polar_bound(self, R: Float[Tensor, "n *s c"]) -> float:
         r"""For every unit u: :math:`\|R^\top(Xu)_+\| \le \tfrac12(\|R^\top X\|_2 + \|R\|_2\|X\|_2)`.

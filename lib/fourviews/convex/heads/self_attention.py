@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..network import TwoLayerNetwork
+from ..options import keywords, refuse_unknown
 from ..problem import Problem
 from .portions import LARGEST, portions
 
@@ -364,6 +365,7 @@ class SelfAttentionNetwork(TwoLayerNetwork):
     """
 
     def __init__(self, first: Tensor, second: Tensor, **options) -> None:
+        refuse_unknown(type(self).__name__, options, keywords(type(self)))
         super().__init__(first, second, **options)
         p, q = self.first.shape[1], self.second.shape[1]
         d = math.isqrt(p)

@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fourviews.data.files import sealed
+from fourviews.data.files.checksums import ChecksumError
+
 from ..shards import Shards, _digest, identity
 
 __all__ = ["Checkpoint"]
@@ -53,7 +56,10 @@ class Checkpoint:
         if not self.path.exists():
             return None
         try:
-            found = torch.load(self.path, map_location="cpu", weights_only=True)
+            content = sealed.read(self.path)
+            if content is None:  # unpacking alone would not see every changed byte
+                raise ChecksumError("other bytes than were written")
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
             format, problem, state = (found[key] for key in ("format", "problem", "state"))
         except Exception as error:
             raise ValueError(
@@ -90,19 +96,14 @@ class Checkpoint:
         content = io.BytesIO()
         torch.save({"format": _FORMAT, "problem": self.problem, "state": state}, content)
         try:
-            with open(self._beside, "wb") as file:
-                file.write(content.getbuffer())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self._beside, self.path)
+            sealed.write(self.path, content.getbuffer())
         except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else error
             raise OSError(
                 error.errno,
-                f"checkpoint {str(self.path)!r} cannot be written ({error.strerror}); the one before"
+                f"checkpoint {str(self.path)!r} cannot be written ({reason}); the one before"
                 " it, if any, is left as it was",
             ) from error
-        finally:
-            self._beside.unlink(missing_ok=True)
 
     @property
     def _beside(self) -> Path:

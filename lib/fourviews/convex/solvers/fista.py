@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 from ..distributed import Group
@@ -14,6 +13,7 @@ from ..losses import Squared
 from ..problem import Problem
 from ..shards import Shards
 from ..solution import Solution
+from ..spectral import squared_operator_norm
 from .log import Log
 
 __all__ = ["fista"]
@@ -69,20 +69,6 @@ class _InShards:
         return self.shards.normal(Z).to(Z)
 
 
-def squared_operator_norm(model: _Whole | _InShards, like: Tensor, iterations: int = 20) -> float:
-    r"""Estimate of :math:`\|A\|^2` by power iteration (from below: a first guess for the step)."""
-    generator = torch.Generator().manual_seed(0)
-    Z = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
-    value = 0.0
-    for _ in range(iterations):
-        size = torch.linalg.vector_norm(Z)
-        if size == 0:
-            return 0.0
-        Z = model.normal(Z / size)
-        value = float(torch.linalg.vector_norm(Z))
-    return value
-
-
 def iterate(
     model: Composite | Shards,
     start: Tensor,
@@ -103,7 +89,7 @@ def iterate(
     """
     model = _InShards(model) if isinstance(model, Shards) else _Whole(model)
     smoothness = model.smoothness
-    bound = smoothness * squared_operator_norm(model, start)
+    bound = smoothness * squared_operator_norm(model.normal, start)
     Z, F = start, model.forward(start)
     if check(0, Z, F):
         return 0

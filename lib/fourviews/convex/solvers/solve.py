@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from ..options import keywords, refuse_unknown
 from ..problem import Problem, _is_integer, _is_number, _one_of
 from ..solution import Solution
 from .factored import factored
@@ -93,6 +95,8 @@ def solve(
 
     Raises
     ------
+    TypeError
+        For an option that the method does not take.
     ValueError
         For a tolerance or iteration count out of range, or a method that does not apply.
     """
@@ -104,23 +108,53 @@ def solve(
         raise ValueError(f"tol must be a finite number >= 0, got {tol!r}")
     if not (_is_integer(max_iterations) and max_iterations >= 1):
         raise ValueError(f"max_iterations must be an integer >= 1, got {max_iterations!r}")
-    _one_of("method", method, METHODS)
+    solver = _solver(problem, method)
+    refuse_unknown_options(solve, problem, method, options)
     if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
         raise ValueError(f"time_limit must be a number of seconds > 0, got {time_limit!r}")
-    common = {
-        "time_limit": time_limit,
-        "tol": tol,
-        "max_iterations": max_iterations,
-        "progress": progress,
+    return solver(
+        problem,
+        tol=tol,
+        max_iterations=max_iterations,
+        progress=progress,
+        time_limit=time_limit,
         **options,
-    }
+    )
+
+
+def refuse_unknown_options(
+    function: Callable,
+    problem: Problem,
+    method: str,
+    options: Iterable[str],
+    without: Iterable[str] = (),
+) -> None:
+    """Raise TypeError, in the name of a public function, for options that the method does not take.
+
+    Parameters
+    ----------
+    function : callable
+        What was called: :func:`solve`, or what hands options on to it.
+    problem, method
+        As for :func:`solve`.
+    options, without : names
+        What came, and what the function sets by itself.
+    """
+    solver = _solver(problem, method)
+    case = 'for activation "relu"' if problem.cones else f'with method "{solver.__name__}"'
+    taken = dict.fromkeys((*keywords(function), *keywords(solve), *keywords(solver)))
+    known = [name for name in taken if name not in without]
+    refuse_unknown(f"{function.__name__} {case}", options, known)
+
+
+def _solver(problem: Problem, method: str) -> Callable[..., Solution]:
+    """The function that solves this problem by this method."""
+    _one_of("method", method, METHODS)
     if problem.cones:
         if method not in ("auto", "splitting"):
             raise ValueError(f'method {method!r} solves "linear" and "gated_relu", not "relu"')
-        return _relu(problem, method, common)
-    if method == "auto":
-        method = _choice(problem)
-    return NAMED[method](problem, **common)
+        return _relu(problem, method)
+    return NAMED[_choice(problem) if method == "auto" else method]
 
 
 def _choice(problem: Problem) -> str:
@@ -135,17 +169,17 @@ def _choice(problem: Problem) -> str:
     return "splitting" if curved and decomposition_pays(problem) else "fista"
 
 
-def _relu(problem: Problem, method: str, common: dict[str, Any]) -> Solution:
+def _relu(problem: Problem, method: str) -> Callable[..., Solution]:
     # Without regularisation the cones cost nothing: the relaxation is exact.
     if problem.beta == 0:
-        return relu_bounds(problem, **common)
+        return relu_bounds
     one = problem.block_shape[1] == 1
     if one and method == "auto" and problem.loss.name == "squared":
-        return fully_corrective(problem, **common)
+        return fully_corrective
     if one and method == "splitting":
-        return relu_on_cones(problem, **common)
+        return relu_on_cones
     if problem.all_patterns:
-        return relu_neurons(problem, **common)
+        return relu_neurons
     if one:
-        return relu_on_cones(problem, **common)
-    return relu_bounds(problem, **common)
+        return relu_on_cones
+    return relu_bounds

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
+from ..files import sealed
 from ..files.cache import locked
-from . import sealed
 from .casting import cast
 
 # An interruption loses no more than this many images.

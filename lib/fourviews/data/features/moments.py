@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fourviews.display import progress
 
+from ..files import sealed
 from ..files.cache import locked
-from . import sealed
 from .token_store import TokenStore
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from fourviews.display import progress
+from fourviews.display.switches import switched_on
 
 from .cache import locked
 from .checksums import ChecksumError, parse_checksum, verify
@@ -26,13 +27,7 @@ class DownloadError(OSError):
 
 def offline() -> bool:
     """Whether ``FOURVIEWS_OFFLINE`` forbids the network."""
-    return os.environ.get("FOURVIEWS_OFFLINE", "").strip().lower() not in {
-        "",
-        "0",
-        "false",
-        "no",
-        "off",
-    }
+    return switched_on("FOURVIEWS_OFFLINE")
 
 
 def download(

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
+from ..functions.expression import Expression, exact_matrix
+from ..functions.symbolic import sympy
 from .exact import ExactForward
-from .expression import Expression, exact_matrix
-from .symbolic import sympy
 
 __all__ = ["Piece", "pieces"]
 

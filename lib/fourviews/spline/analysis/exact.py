@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
-from .encoder import CompiledEncoder, _CausalBlock, exact_layer
+from ...attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
+from ..compiler.encoder import CompiledEncoder, _CausalBlock, exact_layer
 
 Rows = list[list[Any]]
 

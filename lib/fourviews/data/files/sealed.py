@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..files.cache import atomic_write
+from .cache import atomic_write
 
 _SEAL = hashlib.sha256().digest_size
 
 
-def write(file: Path, content: bytes) -> None:
+def write(file: Path, content: bytes | memoryview) -> None:
     """Make a file with this content, or none."""
     with atomic_write(file) as handle:
-        handle.write(content + hashlib.sha256(content).digest())
+        handle.write(content)
+        handle.write(hashlib.sha256(content).digest())
 
 
 def read(file: Path) -> bytes | None:

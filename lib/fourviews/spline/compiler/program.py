@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from .expression import Expression
+from ..functions.expression import Expression
 
 ZERO, ONE = Fraction(0), Fraction(1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .expression import float_maker
+from ..functions.expression import float_maker
 from .schedule import Affine
 
 FEW = 3  # rows with so few entries are gathered, not multiplied

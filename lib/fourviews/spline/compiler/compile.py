@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from ..functions.expression import Expression
 from .encoder import CompiledEncoder
-from .expression import Expression
 from .program import Program
 from .schedule import schedule
 from .sources import forms_of

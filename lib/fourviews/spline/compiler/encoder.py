@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..attention import EncoderBlock, FeedForward, MultiHeadAttention
+from ...attention import EncoderBlock, FeedForward, MultiHeadAttention
+from ..functions.expression import exact_matrix, float_maker
 from .affine import AffineMap
-from .expression import exact_matrix, float_maker
 from .schedule import Affine, Heads, Layer
 
 __all__ = ["CompiledEncoder", "Report"]

@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
-from .encoder import CompiledEncoder, _CausalBlock
+from ...attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
+from ..compiler.encoder import CompiledEncoder, _CausalBlock
 
 __all__ = ["smooth", "smoothing_errors"]
 

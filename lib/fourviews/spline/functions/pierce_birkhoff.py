@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from .cpwl import inverse
 from .expression import Expression, maximum, minimum, rational, variables, whole_number
+from .inverse import inverse
 from .symbolic import sympy
 
 __all__ = [

@@ -24,6 +24,7 @@ import torch
 from scipy import interpolate
 from torch import Tensor
 
+from .cpwl import interpolator_forms
 from .program import ONE, ZERO, Form, Program
 
 GAP = Fraction(1, 10**10)  # relative; smaller gaps at knots are rounding, and closed
@@ -72,8 +73,6 @@ def forms_of(
         _check_outside(f.extrapolate, outside, f)
         return _tensor_product(program, f, outside)
     if isinstance(f, interpolate.LinearNDInterpolator):
-        from .cpwl import interpolator_forms
-
         return interpolator_forms(program, f, outside)
     raise ValueError(
         f"f is a {type(f).__name__}; it needs to be a PPoly, BSpline, CubicSpline, NdBSpline,"

@@ -9,11 +9,11 @@ from math import comb
 import numpy as np
 import torch
 
-from ..attention import EncoderBlock, FeedForward, MultiHeadAttention
+from ...attention import EncoderBlock, FeedForward, MultiHeadAttention
+from ..functions.expression import Expression, maximum, minimum, variables, whole_number
+from ..functions.normal_form import normal_form
 from .compile import compile_encoder
 from .encoder import CompiledEncoder
-from .expression import Expression, maximum, minimum, variables, whole_number
-from .normal_form import normal_form
 
 __all__ = ["linear_after_veronese", "monomials", "network_block", "veronese", "veronese_encoder"]
 

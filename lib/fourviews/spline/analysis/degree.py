@@ -9,10 +9,10 @@ from typing import Literal
 
 from torch import nn
 
-from ..attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
-from .encoder import CompiledEncoder
+from ...attention import DecoderBlock, EncoderBlock, FeedForward, MultiHeadAttention
+from ..compiler.encoder import CompiledEncoder
+from ..functions.expression import Expression, whole_number
 from .exact import ExactForward, Rows
-from .expression import Expression, whole_number
 
 __all__ = ["degree", "measured_degree", "transformer_degree"]
 

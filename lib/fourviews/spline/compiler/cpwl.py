@@ -26,10 +26,11 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor, nn
 
-from .expression import Expression, float_maker, rational, whole_number
+from ..functions.expression import Expression, float_maker, rational, whole_number
+from ..functions.inverse import inverse
+from ..functions.symbolic import sympy
 from .program import ONE, ZERO, Form, Program
 from .schedule import Affine, network_layers
-from .symbolic import sympy
 
 __all__ = ["chen_bound", "cpwl_network", "difference_of_convex", "reduce_maximum"]
 
@@ -161,24 +162,6 @@ def _affine_pieces(points, values, simplex) -> list[AffineFunction]:
         constant = v0 - sum((s * x for s, x in zip(slopes, p0, strict=True)), ZERO)
         pieces.append((*slopes, constant))
     return pieces
-
-
-def inverse(rows: list[list[Fraction]]) -> list[list[Fraction]]:
-    """Inverse matrix, exactly; ValueError if there is none."""
-    n = len(rows)
-    work = [[*row, *(ONE if i == j else ZERO for j in range(n))] for i, row in enumerate(rows)]
-    for column in range(n):
-        pivot = max(range(column, n), key=lambda i: abs(work[i][column]))
-        if not work[pivot][column]:
-            raise ValueError("the matrix is singular: a simplex of the triangulation is flat")
-        work[column], work[pivot] = work[pivot], work[column]
-        lead = work[column][column]
-        work[column] = [x / lead for x in work[column]]
-        for i in range(n):
-            if i != column and work[i][column]:
-                factor = work[i][column]
-                work[i] = [x - factor * y for x, y in zip(work[i], work[column], strict=True)]
-    return [row[n:] for row in work]
 
 
 AUXILIARY = ((ONE, ZERO), (ZERO, ONE), (-ONE, -ONE))  # counter-clockwise, they span positively
