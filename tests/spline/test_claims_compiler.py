@@ -364,6 +364,7 @@ def test_spl_13_networks_are_not_needed(seed):
     f = random_expression(generator, X, 3) + X[1, 1]
     encoder = spline.compile_encoder(f, networks=False)
     agrees(encoder, f, seed)
+    assert encoder.report.layers <= 2 * spline.compile_encoder(f).report.layers
     seen = []
     dense = encoder.dense()
     for block in dense:
