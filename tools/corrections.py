@@ -125,8 +125,9 @@ they are printed, wholly or in part. This page lists these: what is printed, wha
 case that shows it, and what does hold. Proofs stand in the lessons; the tests run with every build of the book.
 
 Some are slips of the pen, such as a missing index. Others change what may be concluded. We give both, since a reader who
-computes with a formula needs both. Where the other {rest} statements hold only under a condition that the source
-leaves out, the ledger names it.
+computes with a formula needs both. The register was made from the abstract of one paper and from translations and
+summaries of the others. So a slip of the pen may be the copy's and not the authors'; where we know that it is, the row
+says so. Where the other {rest} statements hold only under a condition that the source leaves out, the ledger names it.
 
 To refer to one of them, give its number, as in «cvx-10», together with the version of this book.
 """

@@ -153,7 +153,7 @@ def bisect(x: list[float], k: float, low: float, high: float) -> float:
     )
 
 
-@pytest.mark.claim("lml-2/safe", verdict="corrected")
+@pytest.mark.claim("lml-2/safe", verdict="conditional")
 def test_lml_2_bracketing_the_shift_itself_fails_far_from_zero() -> None:
     """Counterexample in float64: x = 2⁵⁶ + (0, 16, 32), k = 1.
 
@@ -206,7 +206,7 @@ def slope_and_bracket(lower: float, upper: float) -> None:
             assert ends[0] - 1e-8 <= float(root) <= ends[1] + 1e-8
 
 
-@pytest.mark.claim("lml-2/safe", verdict="corrected")
+@pytest.mark.claim("lml-2/safe", verdict="conditional")
 def test_lml_2_slope_between_1_and_2_encloses_the_root() -> None:
     slope_and_bracket(1.0, 2.0)
 
@@ -218,7 +218,7 @@ def test_lml_2_narrower_bounds_of_the_slope_are_noticed(lower: float, upper: flo
         slope_and_bracket(lower, upper)
 
 
-@pytest.mark.claim("lml-2/residual", verdict="corrected")
+@pytest.mark.claim("lml-2/residual", verdict="conditional")
 def test_lml_2_ties_put_a_fixed_residual_out_of_reach() -> None:
     """n = 1000 equal entries in float32 must get the same y: no float32 y has |1000 y - k| < 1e-6.
 
@@ -272,7 +272,7 @@ def test_lml_3_another_sign_is_noticed() -> None:
         printed_backward_pass(-1.0)
 
 
-@pytest.mark.claim("lml-3/saturated", verdict="corrected")
+@pytest.mark.claim("lml-3/saturated", verdict="conditional")
 def test_lml_3_printed_quotients_are_undefined_once_y_rounds_to_0_or_1() -> None:
     """Counterexample: at a gap of 1500, y rounds to (1, 0) in float64, h is infinite, d is 0/0."""
     x = torch.tensor([1500.0, 0.0], dtype=torch.float64, requires_grad=True)

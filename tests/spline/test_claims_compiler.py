@@ -364,6 +364,7 @@ def test_spl_13_networks_are_not_needed(seed):
     f = random_expression(generator, X, 3) + X[1, 1]
     encoder = spline.compile_encoder(f, networks=False)
     agrees(encoder, f, seed)
+    assert encoder.report.layers <= 2 * spline.compile_encoder(f).report.layers
     seen = []
     dense = encoder.dense()
     for block in dense:
@@ -375,6 +376,54 @@ def test_spl_13_networks_are_not_needed(seed):
         for neuron in hidden.unbind(-1):
             mirrored = any(torch.equal(neuron, -other) for other in hidden.unbind(-1))
             assert mirrored or float(neuron.min()) >= -1e-9
+
+
+def side_by_side(attention, x: torch.Tensor) -> torch.Tensor:
+    """σ(QKᵀ)V of every head, concatenated and not added up: the modules of the source."""
+    q, k, v = (
+        x[:, None] @ getattr(attention, f"weight_{name}") + getattr(attention, f"offset_{name}")
+        for name in "qkv"
+    )
+    return (torch.relu(q @ k.mT) @ v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.claim("spl-13/needed", verdict="corrected")
+def test_spl_13_without_networks_it_takes_one_more_attention():
+    """What is left of the networks is affine, and so are queries, keys and values after them.
+
+    The maps are found from points; attentions with these maps for input, and one more that hands
+    on, are the function at other points.
+    """
+    x, y = spline.variables(1, 2)[0]
+    f = MAX(x * y - 1, x - y * y, 0) * x - MAX(x * x - y, 0) * y
+    blocks = spline.compile_encoder(f, networks=False).dense()
+
+    def samples(seed: int, scale: float) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(seed)
+        return scale * torch.randn(400, 1, 2, generator=generator, dtype=REAL)
+
+    attentions, heads = [], samples(0, 3.0)
+    with torch.no_grad():
+        for block in blocks:
+            out = side_by_side(block.attention, heads)
+            ones = torch.cat([out, torch.ones_like(out[..., :1])], -1)[:, 0]
+            heads = block(heads)
+            found = torch.linalg.lstsq(ones, heads[:, 0], driver="gelsd").solution
+            attentions.append((block.attention, found))
+        at = samples(1, 2.0)
+        wanted = torch.tensor(
+            [float(f([list(map(Fraction, p))])) for p in at[:, 0].tolist()], dtype=REAL
+        )
+        z = at
+        for attention, affine in attentions:
+            last = side_by_side(attention, z)
+            # What the next queries, keys and values take up; at the end, the value of one more
+            # attention that hands on.
+            z = last @ affine[:-1] + affine[-1]
+    size = float(wanted.abs().max())
+    assert float((z[:, 0, 0] - wanted).abs().max()) < 1e-12 * size
+    # The heads of the last attention are not yet the function: it does take one more here.
+    assert float((last[:, 0] - wanted[:, None]).abs().amax(0).min()) > 1e-2 * size
 
 
 @pytest.mark.claim("spl-13/needed", verdict="corrected")

@@ -431,6 +431,14 @@ def test_opt_18_the_region_grows_with_kappa_and_misses_the_faces() -> None:
     assert float((alignment[interior] >= -0.01).double().mean()) == 1
     face = ~interior
     assert float((alignment[face] < -0.2).double().mean()) > 0.3
+    # There 𝔇 is at most minus the share of the gradient across the face, and in the end equal to it:
+    # faces with a small share are reached, the others by no step.
+    squares = slope.square()
+    share = torch.where(y == 0, squares, 0.0).sum((-2, -1)) / squares.sum((-2, -1))
+    for size in (1.0, 0.1, 1e-4):
+        assert bool((orthant_alignment(size * slope, y) <= 1e-12 - share).all())
+    assert torch.allclose(alignment, -share)
+    assert float((share[face] < 0.4).double().mean()) > 0.1
 
 
 def test_bad_steps() -> None:

@@ -1,4 +1,4 @@
-"""Real texts through twelve layers: opt-21, opt-22, and the published layer (lab)."""
+"""Real texts through twelve layers: opt-21, opt-22, and the published attention (lab)."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from fourviews.unrolled import (
     AdmissibleWeight,
     AttentionEnergy,
     FeedForwardEnergy,
+    NonNegative,
     Rho,
     SumEnergy,
     UnrolledTransformer,
@@ -129,26 +132,41 @@ def test_opt_15_counterexample_arbitrarily_far_out() -> None:
         assert energy.value(energy.step(y)) < energy.value(y)  # the joint step
 
 
-@pytest.mark.claim("opt-19/region", verdict="corrected")
-def test_opt_19_the_exceptional_set_is_a_cone_and_small_steps_do_not_empty_it() -> None:
-    """The same token: rises on a whole cone, of infinite measure, and for all small fixed-ratio
-    steps, when attention (preconditioned) and the linear map (not) differ in metric."""
+def rising_share(off: float, size: float, distance: float = 1.0) -> float:
+    """Share of the directions of the quadrant in which attention, linear map and ReLU raise E + φ."""
     W = torch.tensor([[0.1, 0.0], [0.0, 10.0]], dtype=torch.float64)
-    H = torch.tensor([[0.5, 0.45], [0.45, 0.5]], dtype=torch.float64)
+    H = torch.tensor([[0.5, off], [off, 0.5]], dtype=torch.float64)
     linear = FeedForwardEnergy(H - torch.eye(2, dtype=torch.float64))
     attend = AttentionEnergy(confinement=1.0, weight=W)
-    energy = SumEnergy((attend, linear))
-    angle = torch.linspace(0, torch.pi, 20_001, dtype=torch.float64)
-    rays = torch.stack([angle.cos(), angle.sin()], -1)[:, None]
-    shares = []
-    for size in (1.0, 1e-1, 1e-2, 1e-4):
-        new = linear.gradient_step(attend.step(rays, 0.1 * size), size)
-        relative = (energy.value(new) - energy.value(rays)) / (energy.value(rays) + 1)
-        shares.append(float((relative > 1e-9 * size).double().mean()))
-    assert min(shares) > 1e-3  # a positive share of all directions, at every distance
-    far = 1e6 * rays
-    new = linear.gradient_step(attend.step(far, 1e-5), 1e-4)
-    assert float((energy.value(new) > energy.value(far)).double().mean()) > 1e-3
+    energy = SumEnergy((attend, linear), NonNegative())
+    angle = torch.linspace(0, torch.pi / 2, 20_001, dtype=torch.float64)
+    rays = distance * torch.stack([angle.cos(), angle.sin()], -1)[:, None]
+    new = linear.gradient_step(attend.step(rays, 0.1 * size), size).relu()
+    before, after = energy.value(rays), energy.value(new)
+    return float((after - before > 1e-9 * size * (before + 1)).double().mean())
+
+
+@pytest.mark.claim("opt-19/region", verdict="corrected")
+def test_opt_19_the_exceptional_set_is_a_cone_and_small_steps_do_not_empty_it() -> None:
+    """One token, layers that end in ReLU: a rise on a whole cone of the orthant, of infinite measure,
+    and for all small steps of a fixed ratio. Attention (preconditioned) and the linear map (not)
+    differ in metric."""
+    shares = [rising_share(-0.45, size) for size in (1.0, 1e-1, 1e-2, 1e-4)]
+    assert min(shares) > 0.1  # a positive share of all directions
+    assert rising_share(-0.45, 1e-4, distance=1e6) > 0.1  # at every distance
+    # To first order, by hand: y (A + H)(I/30 + H) yᵀ at y = (1, 1/10) is negative.
+    y = (Fraction(1), Fraction(1, 10))
+    left = (Fraction(51, 100) * y[0] - Fraction(45, 100) * y[1],
+            -Fraction(45, 100) * y[0] + Fraction(1005, 10) * y[1])  # fmt: skip
+    right = (Fraction(16, 30) * y[0] - Fraction(45, 100) * y[1],
+             -Fraction(45, 100) * y[0] + Fraction(16, 30) * y[1])  # fmt: skip
+    assert left[0] * right[0] + left[1] * right[1] < Fraction(-358, 100)
+
+
+@pytest.mark.mutation("opt-19")
+def test_opt_19_with_the_other_sign_relu_cuts_the_rise_off() -> None:
+    for size in (1.0, 1e-2, 1e-4):
+        assert rising_share(0.45, size) == 0
 
 
 @pytest.mark.claim("opt-15/repaired", verdict="corrected")
@@ -395,6 +413,9 @@ def test_opt_22_without_the_half_is_noticed() -> None:
 # opt-23 -----------------------------------------------------------------------------------
 
 
+Y_FIRST = torch.tensor([1.0, 0.0], dtype=torch.float64)
+
+
 def unit(Y: Tensor) -> Tensor:
     return Y / Y.norm(dim=-1, keepdim=True)
 
@@ -460,7 +481,7 @@ def test_opt_23_diversity_of_nearly_opposite_tokens_does_not() -> None:
     assert found[0] < found[1] - 1e-4
 
 
-@pytest.mark.claim("opt-23/normalised", verdict="refuted")
+@pytest.mark.claim("opt-23/normalised", verdict="corrected")
 def test_opt_23_diversity_with_normalised_weights_is_the_other_way_round() -> None:
     """Sums to one leave only the shape of ρ': flatter weights of log(z+2) average more."""
     for shift in (0.0, 1.5):
@@ -469,8 +490,26 @@ def test_opt_23_diversity_with_normalised_weights_is_the_other_way_round() -> No
             float(spread_after(lambda Y, r=r: unit(attention_step(Y, r)), Y, 2))
             for r in ("log2", "log1", "exp")
         ]
-        # the flatter the slope, the faster tokens grow alike
-        assert found[0] < found[1] and found[0] < found[2]
+        # the flatter the slope, the faster tokens grow alike; of log(z + 1) the source is right
+        assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.claim("opt-23/normalised", verdict="corrected")
+def test_opt_23_two_tokens_with_normalised_weights_are_ordered_by_the_shape_alone() -> None:
+    for start in (0.5, 1.0, 1.9, 1.999):
+        z = {"log2": start, "log1": start, "exp": start}
+        for _ in range(2):
+            for rho in z:
+                at = torch.tensor([0.0, z[rho]], dtype=torch.float64)
+                zero, far = RHOS[rho].slope(at)
+                r = float(far / zero)
+                law = (1 - r) ** 2 / (1 + r * r + 2 * r * (1 - z[rho])) * z[rho]
+                cosine = torch.tensor(1 - z[rho], dtype=torch.float64)
+                sine = (z[rho] * (2 - at[1])).sqrt()
+                Y = unit(attention_step(torch.stack([Y_FIRST, torch.stack([cosine, sine])]), rho))
+                z[rho] = float(0.5 * (Y[0] - Y[1]).square().sum())
+                assert z[rho] == pytest.approx(law, rel=1e-6, abs=1e-14)
+            assert z["log2"] < z["log1"] < z["exp"]
 
 
 # opt-24 -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-r"""The layer as it was published and run, beside the energy that it is said to lower."""
+r"""Layers with the attention that was published and run, beside the energy that they are said to lower."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _SCORES = Literal["transposed", "energy"]
 
 
 class PublishedTransformer(nn.Module):
-    r"""L tied layers as in the experiments of Yang et al. (2022), which are no descent method.
+    r"""L tied layers with the attention of the code of Yang et al. (2022), which are no descent method.
 
     .. math:: Y \leftarrow \operatorname{ReLU}\bigl[\operatorname{softmax}(Y W^\top W Y^\top)\,Y F\bigr]
 
     with one head, W from Xavier's normal law, step sizes 1, and F the matrix
-    :math:`W_f W_f^\top` with its eigenvalues clipped at ``clip``.  The energy is that of the paper,
+    :math:`W_f W_f^\top` with its eigenvalues clipped at ``clip``.  (Their code has :math:`-F` and an
+    offset in place of F, and both in its energy.)  The energy is that of the paper,
 
     .. math:: E(Y) = -\sum_{ij} e^{-\frac12\|(y_i-y_j)W\|^2} + \tfrac12\|YW\|^2
               + \tfrac12\operatorname{tr}(Y(I - F)Y^\top) + \varphi(Y) ,
