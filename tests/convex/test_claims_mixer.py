@@ -182,6 +182,14 @@ def test_one_relu_mixer_unit_misses_by_this_much(beta):
 # What is altered is noticed --------------------------------------------------------------------
 
 
+@pytest.mark.mutation("cvx-14")
+def test_exchanged_readings_of_vec_are_noticed(monkeypatch):
+    right = convex.Mixer
+    monkeypatch.setattr(convex, "Mixer", lambda X, Y, **o: right(X.mT.contiguous(), Y, **o))
+    with pytest.raises(AssertionError):
+        test_the_two_readings_of_vec_have_these_optima(0.2)
+
+
 @pytest.mark.mutation("cvx-15b")
 def test_the_frobenius_norm_would_not_couple(monkeypatch):
     monkeypatch.setattr(convex, "nuclear_norm", torch.linalg.matrix_norm)
