@@ -69,6 +69,33 @@ def test_the_dropped_factor_is_another_beta():
     assert abs(value(Z * 3**0.5) - dropped) > 1e-2 * dropped
 
 
+def the_factor_is_paid_by_decay(power):
+    """Weights of every layer times d^(1/4): with the factor it has the same objective at beta."""
+    d, beta = 3, 0.7
+    for seed, activation in enumerate(("linear", "relu")):
+        options = {"n_gates": 2} if activation == "relu" else {}
+        problem = convex.SelfAttention(
+            randn(4, 2, d, seed=seed), randn(4, 2, 2, seed=seed + 5), beta=beta * d**power,
+            activation=activation, **options,
+        )  # fmt: skip
+        first, second = randn(5, d * d, seed=seed + 7), randn(5, d * 2, seed=seed + 9)
+        network = convex.SelfAttentionNetwork(first, second, activation=activation)
+        f, decay = torch.zeros(4, 2, 2, dtype=torch.float64), 0.0
+        for u, v in zip(first, second, strict=True):
+            W1, W2 = d**0.25 * u.view(d, d).T, d**0.25 * v.view(d, 2)
+            scores = problem.X @ W1 @ problem.X.mT / d**0.5
+            scores = scores.clamp_min(0) if activation == "relu" else scores
+            f += scores @ problem.X @ W2
+            decay += 0.5 * float(W1.square().sum() + W2.square().sum())
+        printed = 0.5 * float((f - problem.loss.target).square().sum()) + beta * decay
+        assert printed == pytest.approx(float(problem.network_objective(network)), rel=1e-12)
+
+
+@pytest.mark.claim("cvx-07/scale", verdict="corrected")
+def test_every_layer_pays_for_the_dropped_factor_with_its_decay():
+    the_factor_is_paid_by_decay(0.5)
+
+
 # cvx-08, 18, 21: the linear programs ----------------------------------------------------------
 
 
@@ -256,10 +283,32 @@ def test_without_regularisation_the_mixer_is_not_the_mlp():
     assert fit_residual(convex.MLP(X, Y, beta=0.0)) == pytest.approx(2.0)
 
 
-@pytest.mark.claim("cvx-15/cost", verdict="refuted")
-def test_in_the_sources_own_setting_the_mixer_is_the_larger_program():
+@pytest.mark.claim("cvx-15/cost", verdict="conditional")
+def test_the_mixer_is_the_smaller_program_if_tokens_are_fewer_than_features():
+    for s, d in ((1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (4, 5)):
+        mixer, attention = (
+            int(np.prod(build(name, n=2, s=s, d=d, c=3, beta=1.0).coefficient_shape))
+            for name in ("mixer", "attention")
+        )
+        assert (mixer, attention) == (s**2 * d * 3, d**3 * 3)
+        assert (mixer < attention) == (s < d)
+    # The source's own setting has more tokens than features.
     s, d, c = 196, 100, 100
-    assert s > d and s**2 * d * c == 384_160_000 > d**2 * d * c == 100_000_000
+    assert s > d and s**2 * d * c == 384_160_000 > d**3 * c == 100_000_000
+
+
+@pytest.mark.claim("cvx-15/cost", verdict="conditional")
+def test_pooled_the_mixer_shows_fewer_dimensions_up_to_half_d_times_d_plus_one_tokens():
+    for s, d in ((2, 2), (3, 2), (4, 2), (3, 3)):
+        mixer, attention = (
+            np.linalg.matrix_rank(dense_map(build(name, n=20, s=s, d=d, beta=1.0, pool="mean")))
+            for name in ("mixer", "attention")
+        )
+        assert (mixer, attention) == (s * d * 2, d * d * (d + 1) // 2 * 2)
+        assert (mixer < attention) == (2 * s < d * (d + 1))
+    # The source's own setting, if outputs are pooled there.
+    s, d, c = 196, 100, 100
+    assert s * d * c == 1_960_000 < d**2 * (d + 1) // 2 * c == 50_500_000
 
 
 # cvx-17, 20: folding --------------------------------------------------------------------------
@@ -479,6 +528,46 @@ def test_relu_programs_have_the_value_of_training(name, sizes):
     assert solution.lower_bound <= best <= solution.objective * (1 + 1e-4)
 
 
+# cvx-19, 21: patterns --------------------------------------------------------------------------
+
+
+def patterns_need_tokens(X, grid, shifts):
+    """The printed 2r(e(n − 1)/r)^r with n samples is too small; with ns rows it is a bound."""
+    n, s, _ = X.shape
+    rows = np.concatenate([shifts(x, grid) for x in X.numpy()])
+    r = int(np.linalg.matrix_rank(rows))
+    found = len(convex.arrangements(rows))
+    assert 2 * r * (np.e * (n - 1) / r) ** r < found
+    assert found <= convex.arrangement_bound(n * s, r)
+    assert found <= 2 * r * (np.e * (n * s - 1) / r) ** r
+    return found
+
+
+@pytest.mark.claim("cvx-19/patterns", verdict="corrected")
+def test_patterns_of_shifts_are_counted_by_tokens_and_not_by_samples():
+    one = torch.tensor([[[1.0], [0.0]]]).double()
+    assert patterns_need_tokens(one, (1, 2), circ_by_loops) == 4
+    for seed in range(5):
+        X = randn(2, 3, 1, seed=seed)
+        X[0, :, 0] = torch.tensor([1.0, 0, 0])
+        assert patterns_need_tokens(X, (1, 3), circ_by_loops) >= 8 > 6 * (np.e / 3) ** 3
+        patterns_need_tokens(randn(2, 4, 1, seed=seed), (2, 2), circ_by_loops)
+        patterns_need_tokens(randn(1, 2, 2, seed=seed), (1, 2), circ_by_loops)
+
+
+@pytest.mark.claim("cvx-21/patterns", verdict="corrected")
+def test_patterns_of_a_group_are_counted_by_tokens_too():
+    for seed in range(5):
+        for part in randn(2, 3, 4, seed=seed).split(1, dim=2):  # B = 4 groups of one feature
+            patterns_need_tokens(part, (1, 3), circ_by_loops)
+
+
+@pytest.mark.mutation("cvx-19")
+def test_tokens_without_their_shifts_are_noticed():
+    with pytest.raises(AssertionError):
+        patterns_need_tokens(randn(2, 3, 1), (1, 3), lambda x, grid: x)
+
+
 # What is altered is noticed --------------------------------------------------------------------
 
 
@@ -515,6 +604,12 @@ def test_another_pairing_is_noticed_for_relu(name, sizes, monkeypatch):
     monkeypatch.setitem(check.__globals__, "train_runs", other_pairing)
     with pytest.raises(AssertionError):
         check(name, sizes)
+
+
+@pytest.mark.mutation("cvx-07")
+def test_d_in_place_of_its_root_is_noticed():
+    with pytest.raises(AssertionError):
+        the_factor_is_paid_by_decay(1.0)
 
 
 @pytest.mark.mutation("cvx-07")
@@ -567,6 +662,8 @@ def test_a_mixer_that_does_not_mix_is_noticed(monkeypatch):
     for check in (
         test_the_mixers_freedom_token_wise_and_pooled,
         test_without_regularisation_the_mixer_is_not_the_mlp,
+        test_the_mixer_is_the_smaller_program_if_tokens_are_fewer_than_features,
+        test_pooled_the_mixer_shows_fewer_dimensions_up_to_half_d_times_d_plus_one_tokens,
     ):
         with pytest.raises(AssertionError):
             check()

@@ -143,9 +143,10 @@ def test_patterns_are_a_product_over_output_tokens(n, s, d):
     assert cells <= convex.arrangement_bound(n * s * d, r)
 
 
-@pytest.mark.claim("cvx-16/vec", verdict="corrected")
-def test_the_relu_form_by_outputs_needs_the_column_major_vec():
-    """[D^(i,1) Z^(p,1) … D^(i,d) Z^(p,d)] vec(X): blocks of s columns belong to features."""
+@pytest.mark.claim("cvx-16/vec", verdict="verified")
+def test_the_relu_form_by_outputs_holds_with_the_usual_vec():
+    """[D^(i,1) Z^(p,1) … D^(i,d) Z^(p,d)] vec(X): blocks of s columns belong to features, so vec
+    lists column by column.  Row by row, which form (18) of the linear mixer needs, it is wrong."""
     n, s, d, c = 2, 3, 2, 2
     X, gates = randn(n, s, d), randn(3, s, s, seed=1)
     problem = convex.Mixer(X, randn(n, s, c), beta=1.0, activation="gated_relu", gates=gates)
@@ -179,6 +180,14 @@ def test_one_relu_mixer_unit_misses_by_this_much(beta):
 
 
 # What is altered is noticed --------------------------------------------------------------------
+
+
+@pytest.mark.mutation("cvx-14")
+def test_exchanged_readings_of_vec_are_noticed(monkeypatch):
+    right = convex.Mixer
+    monkeypatch.setattr(convex, "Mixer", lambda X, Y, **o: right(X.mT.contiguous(), Y, **o))
+    with pytest.raises(AssertionError):
+        test_the_two_readings_of_vec_have_these_optima(0.2)
 
 
 @pytest.mark.mutation("cvx-15b")

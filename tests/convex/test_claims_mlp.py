@@ -293,9 +293,10 @@ def test_bound_without_its_factor_is_noticed() -> None:
         printed_bound_holds(printed, smallest=1)
 
 
-@pytest.mark.claim("cvx-02/degenerate", verdict="corrected")
+@pytest.mark.claim("cvx-02/degenerate", verdict="verified")
 def test_weak_inequalities_add_patterns_that_no_cell_has() -> None:
-    """(3) as printed lists more than the cells: X = (1, -1)ᵀ has 3 patterns, 2 of them cells."""
+    """(3) lists more than the cells, X = (1, -1)ᵀ has 3 patterns and 2 cells; the printed bound,
+    which is at least Sauer's count below, holds for these patterns too."""
     X = np.array([[1.0], [-1.0]])
     assert len(all_sign_patterns(X)) == 3
     assert len(convex.arrangements(X)) == 2
@@ -312,9 +313,9 @@ def test_weak_inequalities_add_patterns_that_no_cell_has() -> None:
         assert len(every) <= sum(math.comb(len(rows), k) for k in range(rank + 1))
 
 
-@pytest.mark.claim("cvx-02/degenerate", verdict="corrected")
+@pytest.mark.claim("cvx-02/degenerate", verdict="verified")
 def test_every_neuron_lies_in_a_listed_cone() -> None:
-    """The repaired statement: cells suffice, also for neurons on boundaries."""
+    """Nothing is lost by listing cells alone: they suffice, also for neurons on boundaries."""
     rng = np.random.default_rng(3)
     for _ in range(20):
         X = rng.integers(-2, 3, (6, 3)).astype(float)
@@ -587,6 +588,36 @@ def test_gated_on_all_patterns_is_below_relu_and_gives_a_relu_network() -> None:
         assert exact.lower_bound <= objective
         gaps.append(exact.objective / low.objective - 1)
     assert max(gaps) > 1e-3
+
+
+def the_width_of_the_cones_bounds_the_gap(factor: Callable[[float], float]) -> None:
+    """p* <= (1 + 2/ρ) p*_gated, and the same for a vector and its parts in one thin cone."""
+    for seed in range(6):
+        relu = rng_problem(seed, 6, 2, 1, beta=0.3, activation="relu")
+        _, witnesses = convex.arrangements(relu.X, return_gates=True)
+        distances = (witnesses @ relu.X.T).abs() / relu.X.norm(dim=1)
+        width = float((distances / witnesses.norm(dim=1, keepdim=True)).min())
+        low, exact = solve(relu.gated_relaxation()), solve(relu)
+        assert exact.lower_bound <= factor(width) * low.objective
+    for eps in (1.0, 0.1, 1e-3):
+        K = torch.tensor([[1.0, 0.0], [-1.0, eps]], dtype=torch.float64)
+        z = torch.tensor([1.0, 0.0], dtype=torch.float64)
+        width = math.sin(math.atan(eps) / 2)  # of the wedge, around its bisector
+        cost = convex.cone_decomposition(z, K).cost
+        assert cost == pytest.approx(1 / eps + math.hypot(1, 1 / eps), rel=1e-7)
+        assert cost <= factor(width)
+
+
+@pytest.mark.claim("cvx-05/small-gap", verdict="conditional")
+def test_the_width_of_the_cones_bounds_the_gap() -> None:
+    the_width_of_the_cones_bounds_the_gap(lambda width: 1 + 2 / width)
+
+
+@pytest.mark.mutation("cvx-05")
+def test_a_smaller_bound_on_the_gap_is_noticed() -> None:
+    for factor in (lambda width: 1.0, lambda width: 1 + 0.5 / width):
+        with pytest.raises(AssertionError):
+            the_width_of_the_cones_bounds_the_gap(factor)
 
 
 @pytest.mark.claim("cvx-05/small-gap", verdict="conditional")

@@ -104,6 +104,28 @@ def frank_wolfe_errors(
     return np.array(errors)
 
 
+def relu_frank_wolfe_errors(
+    problem: convex.Problem, best: convex.Solution, radius: float, count: int, cones: bool = True
+) -> np.ndarray:
+    """The same for ReLU with one output: the exact linear step projects onto every cone."""
+    X, Y = problem.X, problem.loss.target[:, 0]
+    masks = problem.masks.double()
+    F, level, errors = torch.zeros_like(Y), 0.0, []
+    for k in range(count):
+        longest, image, length = problem.beta, torch.zeros_like(Y), 0.0
+        for mask in masks:
+            for sign in (1.0, -1.0):
+                u = -sign * X.T @ (mask * (F - Y))
+                u = convex.project_cone(u, (2 * mask - 1)[:, None] * X) if cones else u
+                if float(u.norm()) > longest:
+                    longest, length = float(u.norm()), radius
+                    image = radius * sign * mask * (X @ u) / longest
+        rate = 2 / (k + 2)
+        F, level = F + rate * (image - F), level + rate * (length - level)
+        errors.append(0.5 * float((F - Y).square().sum()) + problem.beta * level - best.lower_bound)
+    return np.array(errors)
+
+
 def frank_wolfe_bound(problem: convex.Problem, radius: float, k: np.ndarray) -> np.ndarray:
     curvature = problem.loss.smoothness * squared_operator_norm(problem) * (2 * radius) ** 2
     return 2 * curvature / (k + 2)
@@ -153,6 +175,32 @@ def test_fista_stays_below_its_bound(name: str) -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_frank_wolfe_stays_below_its_bound(name: str) -> None:
     frank_wolfe_stays_below([name])
+
+
+def relu_stays_between(cones: bool) -> None:
+    """Never below the certified optimum, never above 2C/(k + 2), on the ReLU program itself."""
+    count = 40
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, Y = rng.standard_normal((6, 2)), 2 * rng.standard_normal((6, 1))
+        problem = convex.MLP(X, Y, beta=0.3, activation="relu")
+        best = optimum(problem)
+        norm = float(best.network().weight_decay().detach())
+        errors = relu_frank_wolfe_errors(problem, best, 1.5 * norm, count, cones)
+        assert errors.min() >= -1e-9 * best.objective
+        bound = frank_wolfe_bound(problem, 1.5 * norm, np.arange(1, count + 1))
+        assert (errors <= bound + 2e-9 * best.objective).all()
+
+
+@pytest.mark.claim("cvx-06/frank-wolfe", verdict="conditional")
+def test_relu_with_exact_steps_stays_below_the_bound() -> None:
+    relu_stays_between(cones=True)
+
+
+@pytest.mark.mutation("cvx-06/frank-wolfe")
+def test_steps_that_leave_the_cones_are_noticed() -> None:
+    with pytest.raises(AssertionError):
+        relu_stays_between(cones=False)
 
 
 @pytest.mark.claim("cvx-06/fista", verdict="conditional")
