@@ -24,7 +24,7 @@ def nearest_affine_map(generator: Generator, best_affine: Callable) -> None:
         half = torch.randn(N, N, generator=generator, dtype=torch.float64)
         covariance = half @ half.T + 0.2 * torch.eye(N, dtype=torch.float64)
         found = run(best_affine, T, mean, covariance)
-        pair = isinstance(found, tuple) and len(found) == 2
+        pair = isinstance(found, tuple | list) and len(found) == 2
         require(pair, "best_affine(T, mean, covariance) has to return two tensors: b and L")
         b = tensor(found[0], (N,), "b", dtype=mean.dtype)
         L = tensor(found[1], (N, N), "L", dtype=mean.dtype)

@@ -50,7 +50,7 @@ def labels_that_cost(generator: Generator, gradients: Callable) -> None:
         c, nu = (0.5 * _draw(generator, n)).exp(), _draw(generator, 1)[0]
         x = z - nu * c
         found = run(gradients, x, c, nu, g)
-        three = isinstance(found, tuple) and len(found) == 3
+        three = isinstance(found, tuple | list) and len(found) == 3
         require(three, "gradients(x, c, nu, g) has to return three tensors: in x, in c and in B")
         in_x = tensor(found[0], (n,), "the gradient in x", dtype=x.dtype)
         in_c = tensor(found[1], (n,), "the gradient in c", dtype=x.dtype)
