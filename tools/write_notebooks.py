@@ -1,7 +1,8 @@
 """Write `book/PART_NN_topic.ipynb`: the lessons as plain notebooks, for Colab and JupyterLab.
 
-No MyST is left: directives become bold run-in headings, roles become text (or links to the page
-once its address is known), numbers are those of the page, quizzes are lists with folded answers.
+No MyST is left: directives become bold run-in headings, roles become links to the page once its
+address is known and text until then, with titles in quotation marks; numbers are those of the page,
+quizzes are lists with folded answers.
 Solutions are absent; only an instructor's notebook has them, with hidden checks and rubrics. The
 same source gives the same bytes on every run and machine.
 
@@ -436,7 +437,8 @@ class NotebookWriter:
         page, _, fragment = target.removesuffix(".md").partition(".md#")
         if page not in self.book.titles:
             self.fail(line, f"link to {target!r}: no such page")
-        return self.to_page(self.inline(text, line) or self.book.titles[page], page, fragment)
+        shown = self.inline(text, line) or self.called(self.book.titles[page])
+        return self.to_page(shown, page, fragment)
 
     def role(self, name: str, content: str, line: int) -> str:
         if name not in ROLES:
@@ -458,7 +460,7 @@ class NotebookWriter:
             page = target.removeprefix("/")
             if page not in self.book.titles:
                 self.fail(line, f"{{doc}} {target!r}: no such page")
-            return self.to_page(shown or self.book.titles[page], page, "")
+            return self.to_page(shown or self.called(self.book.titles[page]), page, "")
         entry = self.book.entries.get(target)
         kinds = {
             "eq": lambda kind: kind == "equation",
@@ -476,7 +478,12 @@ class NotebookWriter:
         entry = self.book.entries.get(label)
         if entry is None:
             self.fail(line, f"reference to {label!r}: no such label")
-        return self.to_page(shown or entry.name, entry.page, entry.anchor)
+        name = self.called(entry.name) if entry.kind == "section" else entry.name
+        return self.to_page(shown or name, entry.page, entry.anchor)
+
+    def called(self, title: str) -> str:
+        """A title within a sentence; without a link around it, nothing else shows where it ends."""
+        return title if self.settings.pages else f"«{title}»"
 
     def to_page(self, text: str, page: str, fragment: str) -> str:
         if not self.settings.pages:

@@ -62,6 +62,53 @@ def test_one_bound_holds_for_every_head(seed):
     assert problem.relu_polar_bound(R) >= tau * (1 - 1e-10)
 
 
+TWO_TOKENS = torch.tensor([[[1.0], [-2.0]]], dtype=torch.float64)
+HEADS_FOR_ONE = 2  # as many ReLU heads do what one linear head does, and cost so much more
+
+
+def value_below_linear(X, Y, beta, tol=1e-6):
+    """Optimal value of ReLU attention, checked against that of linear attention at 2β."""
+    solution = convex.solve(
+        convex.SelfAttention(X, Y, beta=beta, activation="relu"), tol=tol, progress=False
+    )
+    linear = convex.SelfAttention(X, Y, beta=HEADS_FOR_ONE * beta)
+    linear = convex.solve(linear, tol=tol, progress=False)
+    assert solution.converged and linear.converged
+    assert solution.lower_bound <= linear.objective
+    return solution.objective
+
+
+@pytest.mark.claim("cvx-11/linear", verdict="verified")
+@pytest.mark.parametrize("seed", range(3))
+def test_linear_attention_bounds_relu_attention_from_both_sides(seed):
+    X, Y = randn(2, 2, 2, seed=seed), randn(2, 2, 1, seed=seed + 10)
+    T = torch.cat(
+        [torch.einsum("td,qc->tqdc", x, -y).reshape(4, 2) for x, y in zip(X, Y, strict=True)]
+    )
+    largest = convex.largest_beta(convex.SelfAttention(X, Y, beta=1.0, activation="relu"))
+    heads = randn(200_000, 4, seed=seed + 20)
+    heads = heads / heads.norm(dim=1, keepdim=True)
+    sampled = float((torch.relu(heads @ rows(X).T) @ T).norm(dim=1).max())
+    assert 0.95 * largest < sampled <= largest  # it is the polar P
+    assert 0.5 * float(torch.linalg.matrix_norm(rows(X).T @ T, 2)) <= largest
+    half = 0.5 * float(Y.square().sum())
+    for share in (1.05, 0.9, 0.3):
+        value = value_below_linear(X, Y, share * largest)
+        assert value == pytest.approx(half, rel=1e-6) if share > 1 else value < (1 - 1e-4) * half
+
+
+@pytest.mark.claim("cvx-11/linear", verdict="verified")
+@pytest.mark.parametrize("R, linear, relu", [((2, -1), 20, 10), ((2, 1), 0, 6), ((3, 6), 45, 45)])
+def test_half_is_attained_and_nothing_bounds_from_above(R, linear, relu):
+    Y = -torch.tensor(R).double().view(1, 2, 1)
+    for kind, wanted in (("linear", linear), ("relu", relu)):
+        problem = convex.SelfAttention(TWO_TOKENS, Y, beta=1.0, activation=kind)
+        assert convex.largest_beta(problem) == pytest.approx(wanted, abs=1e-9)
+    half = 0.5 * float(Y.square().sum())
+    assert value_below_linear(TWO_TOKENS, Y, 0.9 * relu) < (1 - 1e-4) * half
+    assert value_below_linear(TWO_TOKENS, Y, 1.2 * relu) == pytest.approx(half, rel=1e-6)
+
+
 @pytest.mark.claim("cvx-22/relu", verdict="corrected")
 def test_two_tokens_need_two_heads_and_one_leaves_90_over_13():
     X = torch.tensor([[[1.0], [-2.0]]]).double()
@@ -97,3 +144,10 @@ def test_a_second_head_is_noticed(monkeypatch):
     monkeypatch.setitem(globals(), "train", lambda p, units, seed, _train=train: _train(p, 2, seed))
     with pytest.raises(AssertionError):
         test_two_tokens_need_two_heads_and_one_leaves_90_over_13()
+
+
+@pytest.mark.mutation("cvx-11")
+def test_the_price_of_the_second_head_is_noticed(monkeypatch):
+    monkeypatch.setitem(globals(), "HEADS_FOR_ONE", 1)
+    with pytest.raises(AssertionError):
+        test_half_is_attained_and_nothing_bounds_from_above((2, -1), 20, 10)

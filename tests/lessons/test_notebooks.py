@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -13,11 +14,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from markdown_it import MarkdownIt
+from mdit_py_plugins.colon_fence import colon_fence_plugin
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+from mdit_py_plugins.myst_blocks import myst_block_plugin
+from mdit_py_plugins.myst_role import myst_role_plugin
 
 import derive_pages
 import numbering
 import write_notebooks
-from lesson_source import SourceError
+from lesson_source import ROLES, SourceError
 from settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,16 +34,22 @@ SOMEWHERE = Settings(
     tag="v1.2.3",
     pages="https://example.org/book",
 )
+PLACES = {"unpublished": NOWHERE, "published": SOMEWHERE}
 REAL = sorted(path.stem for path in (ROOT / "lessons_src").glob("*.md"))
+SMALL = sorted(path.stem for path in (SANDBOX / "lessons_src").glob("*.md"))
+
+
+def sandbox_sources(target: Path) -> Path:
+    """A copy of the sandbox, to be changed at will."""
+    shutil.copytree(SANDBOX / "lessons_src", target / "lessons_src")
+    shutil.copytree(SANDBOX / "book", target / "book")
+    shutil.copy(ROOT / "book" / "references.bib", target / "book")
+    return target
 
 
 @pytest.fixture
 def small(tmp_path):
-    """The sandbox's sources, to be changed at will."""
-    shutil.copytree(SANDBOX / "lessons_src", tmp_path / "lessons_src")
-    shutil.copytree(SANDBOX / "book", tmp_path / "book")
-    shutil.copy(ROOT / "book" / "references.bib", tmp_path / "book")
-    return tmp_path
+    return sandbox_sources(tmp_path)
 
 
 def markdown(text: str) -> str:
@@ -82,19 +94,104 @@ def test_the_same_bytes_in_another_process(small):
     assert len(first) == 2
 
 
-@pytest.mark.parametrize("where", [NOWHERE, SOMEWHERE], ids=["unpublished", "published"])
-def test_nothing_of_myst_is_left(small, where):
-    texts = write_notebooks.render(small, where) | write_notebooks.render(ROOT, where)
-    for name, text in texts.items():
-        nbformat.validate(nbformat.reads(text, as_version=4))
-        plain = outside_code(markdown(text))
-        assert not re.search(r"\{[a-z:]+\}`", plain), name
-        assert not re.search(r"^\s*(:{3,}|`{3,}\s*\{)", plain, re.M), name
-        assert not re.search(r"^\([\w-]+\)=", plain, re.M), name
-        assert not re.search(r"^\+\+\+|^:[a-z-]+:", plain, re.M), name
-        cells = json.loads(text)["cells"]
-        assert len({cell["id"] for cell in cells}) == len(cells)
-        assert all(not cell.get("outputs") for cell in cells)
+def bare_myst(text: str) -> list[str]:
+    """What MyST would turn into something else and plain Markdown shows as it stands.
+
+    The grammar is MyST's own, with code spans and maths read first, as it does. Pieces of HTML are
+    searched by the letter, since no parser looks into them.
+    """
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.use(dollarmath_plugin).use(myst_role_plugin).use(myst_block_plugin)
+    parser.use(colon_fence_plugin)
+    found = []
+    for block in parser.parse(text):
+        for token in [block, *(block.children or [])]:
+            if token.type.startswith(("myst_", "colon_fence")):
+                found.append(f"{token.type}: {token.meta.get('name', token.info)} {token.content}")
+            elif token.type == "fence" and token.info.startswith("{"):
+                found.append(f"directive: {token.info}")
+            elif token.type in ("html_block", "html_inline"):
+                found += re.findall(r"\{[\w:+-]+\}`[^`]*`?", token.content)
+    return found
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "See {%s}`there`.",
+        "See {%s}`the words <there>`, or `{code}` and `more`.",
+        "- in a list, `a` then\n  {%s}`there`",
+        "| a | b |\n|--|--|\n| $x$ | **{%s}`there`** |",
+        "<details><summary>About {%s}`there`</summary>\n\nText\n\n</details>",
+        "[a link with {%s}`there`](https://example.org)",
+    ],
+)
+def test_a_bare_role_would_be_seen(role, text):
+    assert bare_myst(text % role)
+
+
+@pytest.mark.parametrize("text", ["(label)=\n# T", "+++", "% words", ":::{note}\nx\n:::"])
+def test_other_bare_constructs_would_be_seen(text):
+    assert bare_myst(text)
+    assert bare_myst("```{note}\nx\n```")
+
+
+def test_code_and_maths_are_let_stand():
+    text = "`{doc}` and `a`, ``{eq}`x` ``, $\\{a\\}$ `b`, f(x) = {x} `y`\n\n```\n{doc}`x`\n```"
+    assert bare_myst(text) == []
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory) -> dict[tuple[str, str, str], str]:
+    """All notebooks of the course and of the sandbox, in both editions, at no address and at one."""
+    sandbox = sandbox_sources(tmp_path_factory.mktemp("sandbox"))
+    return {
+        (name.removesuffix(".ipynb"), place, edition): text
+        for place, where in PLACES.items()
+        for edition in write_notebooks.EDITIONS
+        for root in (ROOT, sandbox)
+        for name, text in write_notebooks.render(root, where, edition).items()
+    }
+
+
+@pytest.mark.parametrize("edition", write_notebooks.EDITIONS)
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", [*REAL, *SMALL])
+def test_nothing_of_myst_is_left(rendered, name, place, edition):
+    text = rendered[name, place, edition]
+    nbformat.validate(nbformat.reads(text, as_version=4))
+    cells = json.loads(text)["cells"]
+    assert len({cell["id"] for cell in cells}) == len(cells)
+    assert all(not cell.get("outputs") for cell in cells)
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            assert bare_myst(source) == []
+        else:  # captions and descriptions in code are shown, too
+            strings = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)]
+            known = "|".join(map(re.escape, ROLES))
+            shown = [text for text in strings if re.search(rf"\{{({known})\}}`", str(text))]
+            assert shown == []
+    plain = outside_code(markdown(text))
+    assert not re.search(r"^\s*(:{3,}|`{3,}\s*\{)|^:[a-z-]+:", plain, re.M)
+
+
+def test_every_notebook_was_looked_at(rendered):
+    assert {name for name, _, _ in rendered} == {*REAL, *SMALL}
+    assert len(list((ROOT / "book").glob("*.ipynb"))) == len(REAL)
+
+
+def test_titles_of_pages_end_somewhere(small):
+    """As a link where there is a page, in quotation marks where there is none."""
+    wanted = "«A short lab» and the words."
+    text = write_notebooks.render(small, NOWHERE)["first_01_everything.ipynb"]
+    assert wanted in markdown(text)
+    assert "(1.2), «Two equations» and this section." in markdown(text)
+    text = markdown(write_notebooks.render(small, SOMEWHERE)["first_01_everything.ipynb"])
+    assert "«A short lab»" not in text and "«Two equations»" not in text
+    address = "https://example.org/book"
+    assert f"[Two equations]({address}/first_01_everything.html#two-equations)" in text
 
 
 def test_numbers_titles_and_references(small):

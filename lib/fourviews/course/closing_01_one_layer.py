@@ -3,11 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import torch
 from torch import Generator, Tensor
 
 from .checking import close, exercise, require, run, tensor
+
+
+@exercise("ex-closing-affine")
+def nearest_affine_map(generator: Generator, best_affine: Callable) -> None:
+    """What is left over has mean zero and tells nothing about x, by a rule of degree five."""
+    for N in (2, 3):
+        T = []
+        for k in range(4):
+            part = torch.randn((N,) * (k + 1), generator=generator, dtype=torch.float64)
+            turns = [part.permute(0, *axes) for axes in permutations(range(1, k + 1))]
+            T.append(torch.stack(turns).mean(0))
+        mean = torch.randn(N, generator=generator, dtype=torch.float64)
+        half = torch.randn(N, N, generator=generator, dtype=torch.float64)
+        covariance = half @ half.T + 0.2 * torch.eye(N, dtype=torch.float64)
+        found = run(best_affine, T, mean, covariance)
+        pair = isinstance(found, tuple | list) and len(found) == 2
+        require(pair, "best_affine(T, mean, covariance) has to return two tensors: b and L")
+        b = tensor(found[0], (N,), "b", dtype=mean.dtype)
+        L = tensor(found[1], (N, N), "L", dtype=mean.dtype)
+        # Gauss and Hermite's three nodes along each axis.
+        node = 3**0.5 * torch.arange(-1, 2, dtype=torch.float64)
+        weight = torch.where(node == 0, 2 / 3, 1 / 6).double()
+        grid = torch.cartesian_prod(*[node] * N)
+        mass = torch.cartesian_prod(*[weight] * N).prod(1)
+        u = grid @ torch.linalg.cholesky(covariance).T
+        rest = _polynomial(T, mean + u) - b - (mean + u) @ L.T
+        nothing = torch.zeros(N, N, dtype=torch.float64)
+        close(
+            (mass * rest.T) @ u,
+            nothing,
+            "what is left of f(x) − b − Lx still goes with x: another L is nearer",
+            atol=1e-7,
+        )
+        close(
+            mass @ rest,
+            nothing[0],
+            "what is left of f(x) − b − Lx has not the mean zero: another b is nearer",
+            atol=1e-7,
+        )
+
+
+def _polynomial(T: list[Tensor], x: Tensor) -> Tensor:
+    """T₀ + T₁x + T₂(x, x) + T₃(x, x, x), a row for each row of x."""
+    rows = []
+    for point in x:
+        value = T[0]
+        for order, term in enumerate(T[1:], start=1):
+            for _ in range(order):
+                term = torch.tensordot(term, point, dims=1)
+            value = value + term
+        rows.append(value)
+    return torch.stack(rows)
 
 
 def _nearest_by_frequency(L: Tensor, c: int) -> Tensor:

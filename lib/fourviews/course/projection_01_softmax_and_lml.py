@@ -34,25 +34,33 @@ def nearest_point(generator: Generator, capped: Callable) -> None:
             )
 
 
-@exercise("ex-lml-gradient")
-def backward_pass(generator: Generator, gradient: Callable) -> None:
-    """Against the derivative of the shifted logistic function, taken as a matrix."""
-    for scale in (0.5, 2.0, 5.0):
+@exercise("ex-lml-budget")
+def labels_that_cost(generator: Generator, gradients: Callable) -> None:
+    """Against both equations, differentiated in all of x, c and B at once and solved as a system."""
+    for scale in (0.5, 2.0, 4.0):
         n = between(generator, 4, 8)
         z, g = scale * gaussian(generator, n), gaussian(generator, n)
-        found = tensor(run(gradient, z, g), (n,), "gradient(z, g)", dtype=z.dtype)
-        w = torch.sigmoid(z) * torch.sigmoid(-z)
-        close(
-            found.sum() / w.sum(),
-            0.0,
-            "the sum of the gradient is not zero, as it is for any function of a shift-invariant y",
-        )
-        # dy = w (dx + dν) with 0 = w · (dx + dν): a linear system, solved for all dx at once.
-        system = torch.zeros(n + 1, n + 1, dtype=z.dtype)
-        system[:n, :n], system[:n, n], system[n, :n] = torch.eye(n), -w, 1.0
-        right = torch.cat([torch.diag(w), torch.zeros(1, n, dtype=z.dtype)])
-        jacobian = torch.linalg.solve(system, right)[:n]
-        close(found, jacobian.T @ g, "gradient(z, g) is not the gradient in x", rtol=1e-6)
+        c, nu = (0.5 * gaussian(generator, n)).exp(), gaussian(generator, 1)[0]
+        x = z - nu * c
+        found = run(gradients, x, c, nu, g)
+        three = isinstance(found, tuple | list) and len(found) == 3
+        require(three, "gradients(x, c, nu, g) has to return three tensors: in x, in c and in B")
+        in_x = tensor(found[0], (n,), "the gradient in x", dtype=x.dtype)
+        in_c = tensor(found[1], (n,), "the gradient in c", dtype=x.dtype)
+        in_budget = tensor(found[2], (), "the gradient in B", dtype=x.dtype)
+        y, w = torch.sigmoid(z), torch.sigmoid(z) * torch.sigmoid(-z)
+        along = (c @ in_x) / (c @ w)
+        close(along, 0.0, "the gradient in x sees it when x moves along c, which leaves y as it is")
+        # Unknowns dy and dν; a column for each entry of x, for each of c, and for B.
+        system = torch.zeros(n + 1, n + 1, dtype=x.dtype)
+        system[:n, :n], system[:n, n], system[n, :n] = torch.eye(n), -w * c, c
+        right = torch.zeros(n + 1, 2 * n + 1, dtype=x.dtype)
+        right[:n, :n], right[:n, n:-1] = torch.diag(w), torch.diag(nu * w)
+        right[n, n:-1], right[n, -1] = -y, 1.0
+        slopes = g @ torch.linalg.solve(system, right)[:n]
+        close(in_x, slopes[:n], "the gradient in x is wrong", rtol=1e-6)
+        close(in_budget, slopes[-1], "the gradient in B is wrong", rtol=1e-6)
+        close(in_c, slopes[n:-1], "the gradient in c is wrong", rtol=1e-6)
 
 
 @exercise("ex-lml-shift")
