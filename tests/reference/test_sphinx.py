@@ -89,14 +89,16 @@ TEST = 'import pytest\n@pytest.mark.claim("cvx-01", verdict="verified")\ndef tes
 
 @pytest.fixture
 def build(tmp_path):
-    def run(other: str = "others") -> tuple[subprocess.CompletedProcess, Path]:
-        (tmp_path / "tests" / "a").mkdir(parents=True)
-        (tmp_path / "tests" / "a" / "test_b.py").write_text(TEST)
+    def run(
+        other: str = "others", test: str = TEST, page: str = PAGE
+    ) -> tuple[subprocess.CompletedProcess, Path]:
+        (tmp_path / "tests" / "a").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "tests" / "a" / "test_b.py").write_text(test)
         (tmp_path / "tests" / "a" / "test_other.py").write_text("def test_d(): pass\n")
         (tmp_path / "conf.py").write_text(
             CONF.replace('"tests"\n', f"{str(tmp_path / 'tests')!r}\n", 1)
         )
-        for name, text in (("index", PAGE), ("glossary", GLOSSARY), ("library", LIBRARY)):
+        for name, text in (("index", page), ("glossary", GLOSSARY), ("library", LIBRARY)):
             (tmp_path / f"{name}.md").write_text(text)
         (tmp_path / "small.py").write_text(MODULE.replace("{other}", other))
         paths = [tmp_path, ROOT / "tools" / "sphinx_ext"]
@@ -140,6 +142,26 @@ def test_pages_link_terms_names_and_tests(build):
         "#term-attention"
         not in (html / "glossary.html").read_text().split("Asks.")[0].split("<dl")[0]
     )
+
+
+def test_the_page_of_a_test_is_written_again_when_it_would_change(build):
+    _, html = build()
+    shown = html / "code" / "tests" / "a" / "test_b.html"
+
+    def written(**changes: str) -> bool:
+        before = shown.stat().st_mtime_ns if shown.exists() else 0
+        result, _ = build(**changes)
+        assert result.returncode == 0, result.stderr
+        return shown.stat().st_mtime_ns != before
+
+    assert not written()
+    assert written(test=TEST + "# changed\n")
+    assert "# changed" in shown.read_text()
+    assert not written(test=TEST + "# changed\n")
+    # Each page names its neighbours.
+    assert written(test=TEST + "# changed\n", page=PAGE.replace("# Lesson about", "# Page about"))
+    shown.unlink()
+    assert written(test=TEST + "# changed\n", page=PAGE.replace("# Lesson about", "# Page about"))
 
 
 def test_a_reference_to_what_is_not_there_stops_the_build(build):
