@@ -115,7 +115,7 @@ PARTS = {
     "unrolled": Part(
         "Unrolled energies",
         "Energy and step of attention; the ratio is their time by that of the two matrix products "
-        "that attention needs at least.",
+        "that a step needs at least. The energy alone needs one.",
         ("steps",),
     ),
     "features": Part(
@@ -140,7 +140,9 @@ def seconds(value: Value) -> str:
         return "–"
     if value >= 0.1:
         return unit(f"{value:.0f}" if value >= 10 else f"{value:.2g}", "s")
-    return unit(f"{1e3 * value:.2g}", "ms") if value >= 1e-3 else unit(f"{1e6 * value:.0f}", "µs")
+    if value < 1e-3:
+        return unit(f"{1e6 * value:.0f}", "µs")
+    return unit(f"{1e3 * value:.0f}" if value >= 1e-2 else f"{1e3 * value:.2g}", "ms")
 
 
 def ratio(value: Value) -> str:
