@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from pybtex.database import Entry, parse_file
 from pybtex.plugin import find_plugin
@@ -38,12 +40,19 @@ class Bibliography:
         forms = [f"{self._authors(key)}, {self.data.entries[key].fields['year']}" for key in keys]
         return "(" + "; ".join(forms) + ")"
 
+    # Pybtex looks through all installed packages for each of them.
+    @cached_property
+    def _style(self) -> Any:
+        return find_plugin("pybtex.style.formatting", "plain")()
+
+    @cached_property
+    def _backend(self) -> Any:
+        return find_plugin("pybtex.backends", "markdown")()
+
     def reference_list(self, keys: set[str]) -> list[str]:
         """One Markdown item a work, in the order of authors."""
-        style = find_plugin("pybtex.style.formatting", "plain")()
-        backend = find_plugin("pybtex.backends", "markdown")()
-        formatted = style.format_bibliography(self.data, sorted(keys))
-        items = [re.sub(r"\s+", " ", entry.text.render(backend)) for entry in formatted]
+        formatted = self._style.format_bibliography(self.data, sorted(keys))
+        items = [re.sub(r"\s+", " ", entry.text.render(self._backend)) for entry in formatted]
         # The backend escapes every sign of punctuation; only these would mean something here.
         items = [re.sub(r"\\([^*_`\[\]<>\\])", r"\1", item) for item in items]
         return [f"- {item.strip()}" for item in items]

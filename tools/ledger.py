@@ -414,10 +414,13 @@ def _scan_test(
     mutations: list[Mutation],
     problems: list[str],
 ) -> None:
+    text = path.read_text(encoding="utf-8")
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        tree = ast.parse(text, filename=str(path))
     except SyntaxError as error:
         problems.append(at(path, error.lineno or 1, f"not valid Python: {error.msg}"))
+        return
+    if not any(kind in text for kind in _MARKERS):
         return
     seen: set[ast.AST] = set()
     for place in _places(
@@ -509,9 +512,12 @@ def _mark_name(node: ast.AST) -> str | None:
     return None
 
 
+_MARKERS = ("claim", "mutation")
+
+
 def _marker_kind(node: ast.AST) -> str | None:
     """``claim`` or ``mutation`` for the attribute node of such a marker."""
-    if isinstance(node, ast.Attribute) and node.attr in ("claim", "mutation"):
+    if isinstance(node, ast.Attribute) and node.attr in _MARKERS:
         return _mark_name(node)
     return None
 

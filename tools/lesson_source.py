@@ -644,6 +644,8 @@ class _Reader:
 
     def check_calls(self, cell: Cell, label: str | None) -> None:
         """`course.check` is called for the exercise that it stands in, and nowhere else."""
+        if "check" not in cell.source:
+            return
         for node in ast.walk(ast.parse(cell.source)):
             if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "course.check"):
                 continue

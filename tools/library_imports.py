@@ -30,7 +30,7 @@ class Library:
         found: set[Path] = set()
         waiting: list[Path] = []
         for source in sources:
-            waiting += self._imported(ast.parse(source), package=None)
+            waiting += self._imported(ast.walk(ast.parse(source)), package=None)
         while waiting:
             path = waiting.pop()
             if path in found:
@@ -52,18 +52,18 @@ class Library:
         if path not in self._imports:
             parts = path.relative_to(self.source).with_suffix("").parts
             package = parts[:-1]
-            tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-            files = self._imported(tree, package)
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+            files = self._imported(nodes, package)
             # The package's own entry loads its submodules by name on first use: whoever uses one
             # names it, and that is counted where it is named.
-            if path != self.package / "__init__.py" and _chooses_modules(tree):
+            if path != self.package / "__init__.py" and _chooses_modules(nodes):
                 files |= set(path.parent.rglob("*.py"))
             self._imports[path] = files
         return self._imports[path]
 
-    def _imported(self, tree: ast.Module, package: tuple[str, ...] | None) -> set[Path]:
+    def _imported(self, nodes: Iterable[ast.AST], package: tuple[str, ...] | None) -> set[Path]:
         files: set[Path] = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     names = tuple(alias.name.split("."))
@@ -114,13 +114,13 @@ def _name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _chooses_modules(tree: ast.Module) -> bool:
+def _chooses_modules(nodes: Iterable[ast.AST]) -> bool:
     """Whether some module is imported under a name that only a run would tell."""
     return any(
         isinstance(node, ast.Call)
         and _name(node.func) in ("import_module", "_import_module", "__import__")
         and not (node.args and isinstance(node.args[0], ast.Constant))
-        for node in ast.walk(tree)
+        for node in nodes
     )
 
 

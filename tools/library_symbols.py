@@ -157,13 +157,22 @@ class _Bindings:
             if isinstance(node, ast.Name) and node.id in self.names:
                 found.add(self.names[node.id])
             elif isinstance(node, ast.Attribute):
-                owner = ast.unparse(node.value).removeprefix(f"{PACKAGE}.")
+                owner = _dotted(node.value).removeprefix(f"{PACKAGE}.")
                 view = self.packages.get(owner, owner if owner in VIEWS else None)
                 if isinstance(node.value, ast.Name) and node.value.id not in self.packages:
                     view = None  # a variable that happens to be called «data»
                 if view and f"{view}.{node.attr}" in self.symbols:
                     found.add(f"{view}.{node.attr}")
         return found
+
+
+def _dotted(node: ast.expr) -> str:
+    """`a.b.c` as it is written; empty for everything that is no such name."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def used_symbols(sources: Iterable[str], symbols: dict[str, Symbol]) -> list[str]:
