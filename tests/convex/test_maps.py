@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fourviews import convex
-from fourviews.convex.heads import mlp
+from fourviews.convex.heads import portions
 
 ACTIVATIONS = ("linear", "gated_relu", "relu")
 LAYOUTS = ("rows", "tokens", "pool")
@@ -106,8 +106,8 @@ def test_portions_of_gates_change_nothing(portion, activation, layout, make_prob
     problem = make_problem(activation, layout=layout, c=3, n=5, s=2, d=2, beta=0.1)
     Z, R = draw(problem, 1)
     forward, adjoint = problem.forward(Z), problem.adjoint(R)
-    monkeypatch.setattr(mlp, "_PORTION", portion)
-    assert len(problem._portions(len(problem.masks))) > 1
+    monkeypatch.setattr(portions, "LARGEST", portion)
+    assert len(portions.portions(len(problem.masks), len(problem._rows) * problem.n_outputs)) > 1
     assert torch.allclose(problem.forward(Z), forward, atol=1e-13)
     assert torch.allclose(problem.adjoint(R), adjoint, atol=1e-13)
 
