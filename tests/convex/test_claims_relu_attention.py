@@ -91,10 +91,12 @@ def test_linear_attention_bounds_relu_attention_from_both_sides(seed):
     sampled = float((torch.relu(heads @ rows(X).T) @ T).norm(dim=1).max())
     assert 0.95 * largest < sampled <= largest  # it is the polar P
     assert 0.5 * float(torch.linalg.matrix_norm(rows(X).T @ T, 2)) <= largest
-    half = 0.5 * float(Y.square().sum())
+    of_zero = float(Y.square().sum()) / 2
     for share in (1.05, 0.9, 0.3):
         value = value_below_linear(X, Y, share * largest)
-        assert value == pytest.approx(half, rel=1e-6) if share > 1 else value < (1 - 1e-4) * half
+        assert (
+            value == pytest.approx(of_zero, rel=1e-6) if share > 1 else value < (1 - 1e-4) * of_zero
+        )
 
 
 @pytest.mark.claim("cvx-11/linear", verdict="verified")
@@ -104,9 +106,9 @@ def test_half_is_attained_and_nothing_bounds_from_above(R, linear, relu):
     for kind, wanted in (("linear", linear), ("relu", relu)):
         problem = convex.SelfAttention(TWO_TOKENS, Y, beta=1.0, activation=kind)
         assert convex.largest_beta(problem) == pytest.approx(wanted, abs=1e-9)
-    half = 0.5 * float(Y.square().sum())
-    assert value_below_linear(TWO_TOKENS, Y, 0.9 * relu) < (1 - 1e-4) * half
-    assert value_below_linear(TWO_TOKENS, Y, 1.2 * relu) == pytest.approx(half, rel=1e-6)
+    of_zero = float(Y.square().sum()) / 2
+    assert value_below_linear(TWO_TOKENS, Y, 0.9 * relu) < (1 - 1e-4) * of_zero
+    assert value_below_linear(TWO_TOKENS, Y, 1.2 * relu) == pytest.approx(of_zero, rel=1e-6)
 
 
 @pytest.mark.claim("cvx-22/relu", verdict="corrected")
