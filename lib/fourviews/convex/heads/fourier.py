@@ -480,7 +480,9 @@ def _transform(signal: Float[Tensor, "s a b"], grid: tuple[int, int]) -> Complex
     if not signal.numel():  # no units: the FFT refuses an empty batch
         frequencies = grid[0] * (grid[1] // 2 + 1)
         return signal.new_zeros(frequencies, *signal.shape[1:], dtype=signal.dtype.to_complex())
-    return torch.fft.rfft2(signal.reshape(*grid, *signal.shape[1:]), dim=(0, 1)).flatten(0, 1)
+    # The MKL of torch 2.5 takes no signal that is repeated by strides of zero, as after a mean.
+    signal = signal.reshape(*grid, *signal.shape[1:]).contiguous()
+    return torch.fft.rfft2(signal, dim=(0, 1)).flatten(0, 1)
 
 
 def _inverse(spectrum: Complex[Tensor, "f a b"], grid: tuple[int, int]) -> Float[Tensor, "s a b"]:

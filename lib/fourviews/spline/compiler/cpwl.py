@@ -54,7 +54,7 @@ class _Hull:
         points = x[..., 0, :].detach().double().cpu().numpy()
         tolerance = 100 * torch.finfo(x.dtype).eps
         found = self.triangulation.find_simplex((points - self.offset) / self.scale, tol=tolerance)
-        return torch.as_tensor(found >= 0, device=x.device).reshape(x.shape[:-2])
+        return torch.as_tensor(np.asarray(found >= 0), device=x.device).reshape(x.shape[:-2])
 
 
 def interpolator_forms(program: Program, f: Any, outside: str):
