@@ -11,6 +11,7 @@ understood, a cell fails, a lesson is over its budget, or Sphinx has anything to
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import os
@@ -62,6 +63,11 @@ def report(run: Run) -> str:
     )
 
 
+# Trees of pages and of code are millions of objects that stay. To look through all of them for
+# garbage again and again takes most of the time of a build in which nothing has changed.
+RARELY = (100_000, 10, 10)
+
+
 def looks(root: Path) -> str:
     """Hash of style sheets, notebooks, templates and the book's extension.
 
@@ -86,7 +92,7 @@ def run_sphinx(
     it takes any folder, which lets each edition have its own.
     """
     start = (
-        "import sys; from jupyter_book.sphinx import build_sphinx; "
+        f"import gc, sys; gc.set_threshold{RARELY}; from jupyter_book.sphinx import build_sphinx; "
         "tree, out, builder, *flags = sys.argv[1:]; "
         "sys.exit(build_sphinx(tree, out, noconfig=True, path_config=tree + '/_config.yml', "
         "builder=builder, "
@@ -270,6 +276,7 @@ def with_outputs(notebook: Path, page: Path, cache: Path) -> None:
 
 
 def main() -> int:
+    gc.set_threshold(*RARELY)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--lesson", help="run and show only this lesson")
     parser.add_argument("--edition", choices=EDITIONS, default="student")
