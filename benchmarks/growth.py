@@ -48,20 +48,22 @@ def one_map(quick: bool) -> list[str]:
         "One forward and one adjoint map: seconds, and ratio when one size doubles (formula: 2)"
     ]
 
-    def timed(n: int, d: int, gates: int, c: int) -> float:
-        problem = build(Case(n, d, c, 0.1), "gated_relu", gates)
-        Z = torch.ones(problem.coefficient_shape, dtype=torch.float64)
-        best = float("inf")
-        for _ in range(3 if quick else 7):
+    def problem_of(n: int, d: int, gates: int, c: int) -> convex.Problem:
+        return build(Case(n, d, c, 0.1), "gated_relu", gates)
+
+    problems = {name: problem_of(**{**base, name: 2 * base[name]}) for name in base}
+    problems[""] = problem_of(**base)
+    best = dict.fromkeys(problems, float("inf"))
+    # All sizes in turns, so that what else runs slows down all alike.
+    for _ in range(3 if quick else 15):
+        for name, problem in problems.items():
+            Z = torch.ones(problem.coefficient_shape, dtype=torch.float64)
             started = time.perf_counter()
             problem.adjoint(problem.forward(Z))
-            best = min(best, time.perf_counter() - started)
-        return best
-
-    first = timed(**base)
-    rows.append(f"    {base}: {first:.4f} s")
+            best[name] = min(best[name], time.perf_counter() - started)
+    rows.append(f"    {base}: {best['']:.4f} s")
     for name in base:
-        ratio = timed(**{**base, name: 2 * base[name]}) / first
+        ratio = best[name] / best[""]
         text = f"    {name:6} doubled: ratio {ratio:.2f}"
         rows.append(Row(text, "maps", doubled=name, ratio=ratio))
     return rows
