@@ -66,7 +66,7 @@ PARTS = {
         "Time of each method to a gap of $10^{-5}$: 10 features, one output, 100 gates. No entry: "
         "more than 30 s at a smaller size, or no convergence. The second table doubles one size of "
         "the linear map and its adjoint at a time, for which the formula $n \\cdot d \\cdot P \\cdot c$ "
-        "says 2.",
+        "says 2. To switch its $P$ gates takes $n \\cdot P \\cdot c$ more, whatever $d$ is.",
         ("rows", "maps"),
     ),
     "attention": Part(
