@@ -1,9 +1,9 @@
 """Every page under axe-core in Chromium, and what a screen reader is given of a formula.
 
 axe runs with its default rules in both themes, on a wide and on a narrow screen. On the narrow one
-all that is folded is opened first. A page has thousands of words of code in some fifty looks: of those
-that look the same at the same kind of place, one is asked for its contrast. `pytest -s` prints every
-violation, also those that are no failure.
+all that is folded is opened first. A page has thousands of words of code and signs of formulas in some
+fifty looks: of those that look the same at the same kind of place, one is asked for its contrast.
+`pytest -s` prints every violation, also those that are no failure.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ RUN = """() => axe.run(document, {resultTypes: ['violations']}).then(result =>
 # A word's contrast is that of its colours, its size and what it stands on.
 LOOKS = """() => {
   const places = new Map(), seen = new Set();
-  const place = pre => {
-    if (!places.has(pre)) {
+  const place = whole => {
+    if (!places.has(whole)) {
       const names = [];
-      for (let one = pre; one; one = one.parentElement) names.push(one.tagName, one.className);
-      places.set(pre, names.join(' '));
+      for (let one = whole; one; one = one.parentElement) names.push(one.tagName, one.className);
+      places.set(whole, names.join(' '));
     }
-    return places.get(pre);
+    return places.get(whole);
   };
-  for (const word of document.querySelectorAll('pre span')) {
-    const look = [place(word.closest('pre'))];
-    for (let one = word; one.tagName !== 'PRE'; one = one.parentElement) {
+  for (const word of document.querySelectorAll('pre span, mjx-container math *')) {
+    const whole = word.closest('pre, mjx-container'), look = [place(whole)];
+    for (let one = word; one !== whole; one = one.parentElement) {
       const style = getComputedStyle(one);
       look.push(style.color, style.backgroundColor, style.backgroundImage, style.opacity,
         style.fontSize, style.fontWeight, style.textShadow, style.display, style.visibility);
