@@ -34,7 +34,8 @@ RUN = """() => axe.run(document, {resultTypes: ['violations']}).then(result =>
     rule: one.id, impact: one.impact, help: one.help,
     places: one.nodes.map(node => node.target.join(' ') + '  ' + node.html.slice(0, 160)),
   })))"""
-# A word's contrast is that of its colours, its size and what it stands on.
+# A word's contrast is that of its colours, its size and what it stands on. Of signs of formulas axe
+# says in any case that it cannot tell.
 LOOKS = """() => {
   const places = new Map(), seen = new Set();
   const place = whole => {
